@@ -1,0 +1,49 @@
+# make demo   installs and shows a federation of unlike clients at work
+# make test   installs what the tests need and runs all checks
+VENV ?= .venv
+PYTHON ?= python3
+PIP = $(VENV)/bin/pip install --quiet --constraint constraints.txt
+export HF_HUB_OFFLINE = 1
+export HF_HUB_DISABLE_TELEMETRY = 1
+
+.PHONY: demo setup setup-test browser lint types test benchmarks clean
+
+demo: setup
+	$(VENV)/bin/consort demo
+
+setup: $(VENV)/.installed
+setup-test: $(VENV)/.installed-test browser
+
+# torch goes first and alone, so that nothing can ask for another build of it.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) --editable '.[test]'
+	touch $@
+
+# The report is tested in a real browser. Without the right to install one, that test is skipped.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver >/dev/null; } || \
+	  echo "no Chromium: the report will not be tested in a browser (apt-get install chromium chromium-driver)"
+
+lint: setup-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: setup-test
+	$(VENV)/bin/mypy
+
+test: lint types
+	$(VENV)/bin/pytest -n 2
+
+benchmarks: setup-test
+	for script in overhead many_clients startup; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

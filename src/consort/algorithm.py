@@ -1,0 +1,132 @@
+"""The shape of every algorithm: hyper-parameters, a server half, and a client half."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from torch import Generator
+
+from consort.client import Client
+from consort.engines.engine import Engine
+from consort.errors import UsageError
+from consort.messages import Call, Each, Payload, Replies
+from consort.randomness import generator_for
+from consort.roster import Roster
+
+S = TypeVar("S")
+Method = TypeVar("Method", bound=Callable[..., Payload])
+
+
+def on_client(method: Method) -> Method:
+    """Marks a method as one that clients answer. Only such methods can be called from outside."""
+    method.__dict__["on_client"] = True
+    return method
+
+
+def is_on_client(method: object) -> bool:
+    """Whether a method was marked with `on_client`."""
+    return bool(getattr(method, "on_client", False))
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The cohort of this round, as the server sees it."""
+
+    ids: tuple[str, ...]
+    round: int
+    rounds: int
+    seed: int
+    engine: Engine
+    population: int
+    """How many clients there are in all, present or not."""
+    evaluation: bool = False
+    asked: list[str] = field(default_factory=list)
+    """The methods asked for in this round so far, in order."""
+
+    def ask(self, method: Callable[..., Payload], /, **payload: Any) -> Replies:
+        """Asks every client of the cohort and waits for all answers."""
+        return Replies(dict(self.stream(method, **payload)))
+
+    def stream(
+        self, method: Callable[..., Payload], /, **payload: Any
+    ) -> Iterator[tuple[str, Payload]]:
+        """Asks like `ask`, but yields one answer at a time, in client order.
+
+        For servers that cannot hold the models of all clients at once.
+        """
+        name = getattr(method, "__name__", str(method))
+        if not is_on_client(method):
+            raise UsageError(f"{name} is not a client method: mark it with @on_client")
+        step, turn = len(self.asked), self.asked.count(name)
+        self.asked.append(name)
+        calls = [
+            Call(
+                client, name, self.round, step, turn, _payload_for(client, payload), self.evaluation
+            )
+            for client in self.ids
+        ]
+        for reply in self.engine.deliver(calls):
+            if reply.error is None:
+                yield reply.client, reply.content
+
+    def among(self, ids: Iterable[str]) -> Clients:
+        """The part of this cohort with these ids."""
+        chosen = set(ids)
+        return replace(self, ids=tuple(client for client in self.ids if client in chosen))
+
+    @property
+    def generator(self) -> Generator:
+        """The server's randomness in this round."""
+        return generator_for(self.seed, self.round, "server")
+
+
+def _payload_for(client: str, payload: Payload) -> Payload:
+    return {
+        key: value[client] if isinstance(value, Each) else value for key, value in payload.items()
+    }
+
+
+class Algorithm(Generic[S]):
+    """A federated algorithm as a value: a frozen dataclass of hyper-parameters.
+
+    The server half is `start` and `round`; its state S is a dataclass of `Params`, tensors,
+    numbers, lists and dicts that goes in and comes out. The client half is the methods
+    marked `@on_client`.
+    """
+
+    reports: ClassVar[str] = "global"
+    """Which of the models in `evaluate`'s replies stands for the algorithm in tables."""
+
+    private: ClassVar[tuple[str, ...]] = ()
+    """The roles that never leave a client; a client refuses to send them."""
+
+    pools_data: ClassVar[bool] = False
+    """Whether one client with everybody's data takes the place of the clients (no privacy)."""
+
+    def start(self, roster: Roster) -> S:
+        """The server's state before the first round."""
+        raise NotImplementedError
+
+    def round(self, server: S, clients: Clients) -> S:
+        """One round: asks clients as often as it likes, returns the new state."""
+        raise NotImplementedError
+
+    def evaluate(self, server: S, clients: Clients) -> Replies:
+        """Asks every client for the scores of its models: `{model: scores}` per client."""
+        raise NotImplementedError
+
+    @classmethod
+    def state_type(cls) -> type:
+        """The dataclass of the server's state, from the parameter of `Algorithm[S]`."""
+        for base in cls.__mro__:
+            for parent in getattr(base, "__orig_bases__", ()):
+                if typing.get_origin(parent) is Algorithm:
+                    state: type = typing.get_args(parent)[0]
+                    return state
+        raise UsageError(f"{cls.__name__} must derive from Algorithm[its server state]")
+
+
+__all__ = ["Algorithm", "Client", "Clients", "is_on_client", "on_client"]

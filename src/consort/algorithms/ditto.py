@@ -1,0 +1,46 @@
+"""A personal model beside the global one, held close to it.
+
+Li, Hu, Beirami and Smith: Ditto: Fair and Robust Federated Learning Through Personalization,
+ICML 2021, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedavg import FedAvg
+from consort.local import pull_towards
+from consort.messages import Payload
+from consort.params import Params
+
+
+@dataclass(frozen=True)
+class Ditto(FedAvg):
+    """FedAvg, and on every client a personal model pulled towards the global one."""
+
+    reports: ClassVar[str] = "personal"
+
+    strength: float = 0.1
+    """Weight of the pull, the paper's lambda: 0 is training alone."""
+    personal_epochs: int = 1
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """FedAvg's work for the others, then the personal model."""
+        answer = super().train(client, model)
+        client.state.get("personal", model).load_into(client.model)
+        replace(self.local, epochs=self.personal_epochs, steps=None).run(
+            client, adjust=pull_towards(model, self.strength)
+        )
+        client.state["personal"] = Params.of(client.model)
+        return answer
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the global model and of the personal one."""
+        model.load_into(client.model)
+        received = client.score()
+        client.recall("personal")
+        return {"global": received, "personal": client.score()}

@@ -1,0 +1,32 @@
+"""Federated averaging, tested after a little local training: the control for personalised methods.
+
+A personalised method that is tested after local training must be compared with this, not with
+the bare global model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedavg import FedAvg
+from consort.messages import Payload
+from consort.params import Params
+
+
+@dataclass(frozen=True)
+class FedAvgFT(FedAvg):
+    """FedAvg whose global model every client tunes on its own data before the test."""
+
+    reports: ClassVar[str] = "tuned"
+
+    tuning_epochs: int = 1
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the model as received, and after local epochs that nobody else sees."""
+        model.load_into(client.model)
+        received = client.score()
+        replace(self.local, epochs=self.tuning_epochs, steps=None).run(client)
+        return {"global": received, "tuned": client.score()}

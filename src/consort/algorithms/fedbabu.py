@@ -1,0 +1,40 @@
+"""Only the encoder is learnt together; heads wait until the end.
+
+Oh, Kim and Yun: FedBABU: Towards Enhanced Representation for Federated Image Classification,
+ICLR 2022, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedper import FedPer
+from consort.messages import Payload
+from consort.params import Params
+
+
+@dataclass(frozen=True)
+class FedBABU(FedPer):
+    """Trains encoders under heads that never move, then tunes everything on each client."""
+
+    reports: ClassVar[str] = "tuned"
+
+    tuning_epochs: int = 10
+
+    @on_client
+    def train(self, client: Client, encoder: Params) -> Payload:
+        """Local epochs of the encoder; the head keeps its initial weights."""
+        encoder.load_into(client.model)
+        self.local.run(client, only=("encoder",))
+        trained = Params.of(client.model).only("encoder")
+        return {"encoder": trained, "examples": client.examples}
+
+    @on_client
+    def test(self, client: Client, encoder: Params) -> Payload:
+        """Scores under the initial head, and after tuning encoder and head."""
+        encoder.load_into(client.model)
+        received = client.score()
+        replace(self.local, epochs=self.tuning_epochs, steps=None).run(client)
+        return {"global": received, "tuned": client.score()}

@@ -1,0 +1,29 @@
+"""Federated averaging with a pull towards the global model.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith: Federated Optimization in Heterogeneous
+Networks, MLSys 2020, Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedavg import FedAvg
+from consort.local import pull_towards
+from consort.messages import Payload
+from consort.params import Params
+
+
+@dataclass(frozen=True)
+class FedProx(FedAvg):
+    """FedAvg whose clients minimise their loss plus mu/2 times the squared distance to it."""
+
+    mu: float = 0.01
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """Local epochs from the global model, pulled back to it at every step."""
+        model.load_into(client.model)
+        self.local.run(client, adjust=pull_towards(model, self.mu))
+        return {"model": Params.of(client.model), "examples": client.examples}

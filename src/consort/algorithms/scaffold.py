@@ -1,0 +1,74 @@
+"""Averaging with control variates against client drift.
+
+Karimireddy, Kale, Mohri, Reddi, Stich and Suresh: SCAFFOLD: Stochastic Controlled Averaging for
+Federated Learning, ICML 2020, Algorithm 1 with option II.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.errors import UsageError
+from consort.local import LocalTraining, shift_by
+from consort.messages import Payload, Replies
+from consort.params import Params
+from consort.roster import Roster
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global model and the mean of the clients' control variates."""
+
+    model: Params
+    control: Params
+
+
+@dataclass(frozen=True)
+class Scaffold(Algorithm[Server]):
+    """Corrects every local step by the difference between the global and the own drift."""
+
+    local: LocalTraining = LocalTraining()
+
+    def __post_init__(self) -> None:
+        if self.local.optimizer != "sgd" or self.local.momentum or self.local.weight_decay:
+            raise UsageError(
+                "scaffold derives its control variates from plain SGD steps: set "
+                "local.optimizer = 'sgd', local.momentum = 0 and local.weight_decay = 0"
+            )
+
+    def start(self, roster: Roster) -> Server:
+        """The common initial model, no drift known."""
+        model = roster.shared()
+        return Server(model, model.without("buffers").zeros())
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Moves by the mean update; the control by the mean change times the share present."""
+        replies = clients.ask(self.train, model=server.model, control=server.control)
+        share = len(replies) / clients.population
+        return Server(
+            server.model + replies.mean("update"),
+            server.control + replies.mean("change") * share,
+        )
+
+    @on_client
+    def train(self, client: Client, model: Params, control: Params) -> Payload:
+        """Local epochs whose gradients are shifted by (global control - own control)."""
+        own = client.state.get("control", control.zeros())
+        model.load_into(client.model)
+        trained = self.local.run(client, adjust=shift_by(control - own))
+        update = Params.of(client.model) - model
+        path = trained.steps * self.local.rate(client.round, client.rounds)
+        change = -control - update.without("buffers") / path
+        client.state["control"] = own + change
+        return {"update": update, "change": change}
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The global model on every client's data."""
+        return clients.ask(self.test, model=server.model)
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the model as received."""
+        model.load_into(client.model)
+        return {"global": client.score()}

@@ -1,0 +1,290 @@
+"""From a recipe to a federation and a run, with everything a reader needs to know written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import consort
+from consort.checkpoint import write_file
+from consort.data.dataset import Dataset
+from consort.data.examples import Examples, Splits
+from consort.data.partition import (
+    Share,
+    fingerprint,
+    load_partition,
+    partition,
+    save_partition,
+)
+from consort.data.registry import load_dataset
+from consort.errors import Failure, UsageError
+from consort.federation import Federation, Member
+from consort.models.registry import ModelSpec, parameter_count
+from consort.recipe import Group, Recipe, recipe_of
+from consort.run import Run, Watcher
+from consort.tasks import Classification, Task
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A client before its data are loaded: its group, its share of a data set, its model."""
+
+    group: Group
+    dataset: Dataset
+    share: Share
+    model: ModelSpec
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The client's tasks: its group's choice of those it has labels for."""
+        if not self.group.classes:
+            return {name: self.dataset.tasks[name] for name in self.share.tasks}
+        (name,) = self.share.tasks
+        return {name: Classification(len(self.group.classes))}
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """How many examples of each class the client holds, in all splits."""
+        index = np.concatenate([self.share.train, self.share.validation, self.share.test])
+        values, counts = np.unique(self.dataset.labels[index], return_counts=True)
+        return {str(value): int(count) for value, count in zip(values, counts, strict=True)}
+
+    def load(self) -> Splits:
+        """Brings the client's examples into memory."""
+        share = self.share
+        return Splits(self._examples(share.train), self._examples(share.validation), self._examples(share.test))
+
+    def _examples(self, index: NDArray[np.int64]) -> Examples:
+        raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
+        targets = {name: self._renumbered(target) for name, target in raw.targets.items()}
+        return Examples(self.dataset.prepare(raw.inputs), targets)
+
+    def _renumbered(self, target: Tensor) -> Tensor:
+        if not self.group.classes:
+            return target
+        return (target[:, None] == torch.tensor(self.group.classes)).int().argmax(1)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A federation with its description."""
+
+    federation: Federation
+    description: dict[str, Any]
+    shares: dict[str, Share]
+
+
+def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
+    """Loads the data, cuts them into clients, and gives every client its model."""
+    seats: dict[str, Seat] = {}
+    for _, alike in groupby(sorted(recipe.all_groups, key=_pool), key=_pool):
+        seats |= _seated(list(alike), recipe, seed, data)
+    members = {
+        name: Member(seat.tasks, seat.model, _example(seat.dataset), seat.load)
+        for name, seat in seats.items()
+    }
+    federation = Federation(members, seed, recipe.batchnorm, recipe.compute)
+    shares = {name: seat.share for name, seat in sorted(seats.items())}
+    return Assembly(federation, _description(recipe, seats, federation, shares), shares)
+
+
+def _pool(group: Group) -> str:
+    """Groups with the same data and the same cut share them: nobody holds another's examples."""
+    cut = group.partition.model_dump() if group.partition else None
+    return json.dumps([group.data, cut], sort_keys=True)
+
+
+def _seated(
+    groups: Sequence[Group], recipe: Recipe, seed: int, data: Path | None
+) -> dict[str, Seat]:
+    first = groups[0]
+    dataset = _dataset(json.dumps(first.data or {}, sort_keys=True), seed, data)
+    cut = first.partition or recipe.partition
+    shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
+    seats = {}
+    for group in groups:
+        models = recipe.models_of(group)
+        width = len(str(group.count - 1))
+        for number in range(group.count):
+            name = f"{group.name}-{number:0{width}d}"
+            share = _limited(next(shares), group, dataset, name)
+            seats[name] = Seat(group, dataset, share, models[number % len(models)])
+    return seats
+
+
+@lru_cache(maxsize=2)
+def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
+    options = json.loads(table)
+    if "name" not in options:
+        raise UsageError("the recipe names no data: write [data] with name = \"synthetic_images\"")
+    return load_dataset(options.pop("name"), seed, folder, **options)
+
+
+@lru_cache(maxsize=8)
+def _example(dataset: Dataset) -> Tensor:
+    return dataset.prepare(dataset.examples.inputs[:1])[0]
+
+
+def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share:
+    """A share without the tasks and classes that its group leaves out."""
+    unknown = [task for task in group.tasks if task not in dataset.tasks]
+    if unknown:
+        known = ", ".join(dataset.tasks)
+        raise UsageError(f"group {group.name}: {dataset.name} has no task {unknown[0]!r} ({known})")
+    tasks = tuple(task for task in share.tasks if not group.tasks or task in group.tasks)
+    if not tasks:
+        raise UsageError(f"client {client} is left without a task: change `tasks` of its group")
+    if not group.classes:
+        return Share(share.train, share.validation, share.test, tasks)
+    if len(tasks) > 1:
+        raise UsageError(f"group {group.name}: `classes` needs data with a single task")
+    train, validation, test = (
+        part[np.isin(dataset.labels[part], group.classes)]
+        for part in (share.train, share.validation, share.test)
+    )
+    if not (len(train) and len(validation) and len(test)):
+        raise UsageError(
+            f"client {client} holds no example of the classes {group.classes} in one of its "
+            "splits: choose more classes, fewer clients or a milder partition"
+        )
+    return Share(train, validation, test, tasks)
+
+
+def _description(
+    recipe: Recipe, seats: Mapping[str, Seat], federation: Federation, shares: dict[str, Share]
+) -> dict[str, Any]:
+    tasks: dict[str, Task] = {}
+    for seat in seats.values():
+        tasks |= seat.tasks
+    return {
+        "title": recipe.title,
+        "recipe": json.loads(Recipe.wire.dump_json(recipe)),
+        "partition": fingerprint(list(shares.values())),
+        "tasks": {
+            name: {"metric": task.metric, "higher_is_better": task.higher_is_better}
+            for name, task in tasks.items()
+        },
+        "clients": {
+            name: {
+                "group": seat.group.name,
+                "model": str(seat.model),
+                "parameters": parameter_count(federation.blueprint(name).model),
+                "tasks": list(seat.tasks),
+                "train": len(seat.share.train),
+                "validation": len(seat.share.validation),
+                "test": len(seat.share.test),
+                "labels": seat.labels,
+            }
+            for name, seat in sorted(seats.items())
+        },
+    }
+
+
+def environment() -> dict[str, Any]:
+    """What a reader needs to judge timings and to repeat a run."""
+    cpu = ""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = lines[0].partition(":")[2].strip() if lines else ""
+    return {
+        "consort": consort.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+    }
+
+
+def prepare_run(
+    recipe: Recipe,
+    name: str,
+    seed: int,
+    folder: Path,
+    data: Path | None = None,
+    workers: int = 1,
+    source: Path | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
+    algorithm = recipe.algorithm(name, source)
+    assembly = assemble(recipe, seed, data)
+    description = assembly.description | {
+        "algorithm": name,
+        "kind": type(algorithm).__name__,
+        "description": (type(algorithm).__doc__ or "").partition("\n")[0],
+        "reports": algorithm.reports,
+        "seed": seed,
+        "rounds": recipe.run.rounds,
+        "workers": workers,
+        "data": str(data.resolve()) if data else None,
+        "source": str(source.resolve()) if source else None,
+        "environment": environment(),
+    }
+    _settle(folder, description, assembly.shares)
+    return Run(
+        assembly.federation, algorithm, recipe.run, seed, folder, workers, watcher or Watcher()
+    )
+
+
+_DECIDES = ("recipe", "algorithm", "seed", "partition")
+
+
+def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share]) -> None:
+    """Writes the description down, or checks that it is still the one written there."""
+    path = folder / "run.json"
+    if path.exists():
+        written = read_description(folder)
+        for key in _DECIDES:
+            if written[key] != description[key]:
+                raise UsageError(
+                    f"{folder} holds a run with another {key}: choose another --out, or delete it"
+                )
+        if fingerprint(list(load_partition(folder / "partition.json").values())) != written["partition"]:
+            raise Failure(f"{folder}/partition.json was changed since the run began")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    save_partition(folder / "partition.json", shares)
+    write_file(path, json.dumps(description, indent=1).encode())
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `run.json` says about the run in a folder."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise UsageError(f"{folder} holds no run: there is no run.json in it")
+    try:
+        description: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as error:
+        raise Failure(f"{path} is damaged: it is not valid JSON") from error
+    return description
+
+
+def resume_run(folder: Path, workers: int | None = None, watcher: Watcher | None = None) -> Run:
+    """The run in a folder, ready to go on where it stopped."""
+    written = read_description(folder)
+    settings = {key: value for key, value in written["recipe"].items() if value is not None}
+    return prepare_run(
+        recipe_of(settings, str(folder / "run.json")),
+        written["algorithm"],
+        written["seed"],
+        folder,
+        Path(written["data"]) if written["data"] else None,
+        workers or written["workers"],
+        Path(written["source"]) if written["source"] else None,
+        watcher,
+    )

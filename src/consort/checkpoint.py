@@ -1,0 +1,110 @@
+"""Files that survive a crash: written whole or not at all, and recognised when damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from consort.client import State
+from consort.errors import Failure, Refused
+from consort.messages import decode, encode
+
+_DIGEST = 16
+Stamp = tuple[int, int]
+"""(round, step): when in a run something was written."""
+
+
+def write_file(path: Path, data: bytes, durable: bool = False) -> None:
+    """Replaces a file in one go, so that a reader finds the old or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".tmp")
+    with draft.open("wb") as file:
+        file.write(data)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def save(path: Path, value: Any, durable: bool = False) -> None:
+    """Writes a value with a digest in front."""
+    data = encode(value)
+    write_file(path, _digest(data) + data, durable)
+
+
+def load(path: Path, records: Mapping[str, type] = {}) -> Any:
+    """Reads what `save` wrote; a damaged file is an error that names it."""
+    content = path.read_bytes()
+    digest, data = content[:_DIGEST], content[_DIGEST:]
+    if digest != _digest(data):
+        raise Failure(f"{path} is damaged: delete it to go on from the file before it")
+    try:
+        return decode(data, records)
+    except Refused as error:
+        raise Failure(
+            f"{path} cannot be read ({error}): it comes from another version of the algorithm"
+        ) from error
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST).digest()
+
+
+class StateStore:
+    """Keeps every client's state under the time it was written.
+
+    A call at (round, step) reads what was written strictly before it, so a round that is run
+    again after a crash finds the state it found the first time. Of earlier rounds the last two
+    are kept. Without a folder, states are kept in memory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._memory: dict[str, dict[Stamp, bytes]] = {}
+
+    def load(self, client: str, before: Stamp) -> State:
+        """The newest state written before a time, or an empty one."""
+        stamps = [stamp for stamp in self._stamps(client) if stamp < before]
+        if not stamps:
+            return State()
+        if self.folder is None:
+            return State(decode(self._memory[client][max(stamps)]))
+        return State(load(self._path(client, max(stamps))))
+
+    def save(self, client: str, stamp: Stamp, state: State) -> None:
+        """Writes a state and forgets those that no resume can need any more."""
+        if self.folder is None:
+            self._memory.setdefault(client, {})[stamp] = encode(state)
+        else:
+            save(self._path(client, stamp), state)
+        stamps = self._stamps(client)
+        kept = sorted({earlier[0] for earlier in stamps if earlier[0] < stamp[0]})[-2:]
+        for old in stamps:
+            if old > stamp or (old[0] < stamp[0] and old[0] not in kept):
+                self._delete(client, old)
+
+    def _stamps(self, client: str) -> list[Stamp]:
+        if self.folder is None:
+            return list(self._memory.get(client, ()))
+        try:
+            names = os.listdir(self.folder / client)
+        except FileNotFoundError:
+            return []
+        return [_stamp(name) for name in names if name.endswith(".state")]
+
+    def _path(self, client: str, stamp: Stamp) -> Path:
+        return Path(f"{self.folder}/{client}/{stamp[0]}-{stamp[1]}.state")
+
+    def _delete(self, client: str, stamp: Stamp) -> None:
+        if self.folder is None:
+            del self._memory[client][stamp]
+        else:
+            self._path(client, stamp).unlink(missing_ok=True)
+
+
+def _stamp(name: str) -> Stamp:
+    round_, step = name.removesuffix(".state").split("-")
+    return int(round_), int(step)

@@ -1,0 +1,256 @@
+"""The commands. Everything slow is imported inside them, so that help is immediate."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consort.errors import UsageError
+
+if TYPE_CHECKING:
+    from consort.cli.show import Screen
+    from consort.recipe import Recipe
+
+app = typer.Typer(
+    help="Federated learning for clients that are unlike: in data, in models, in tasks.",
+    epilog="Add --debug to any command to see where an error comes from.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+RecipeName = Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped one.")]
+Changes = Annotated[
+    list[str], typer.Option("--set", help="Change a key of the recipe: run.rounds=5", metavar="K=V")
+]
+Scale = Annotated[str | None, typer.Option(help="One of the recipe's scales: desk, paper.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that train clients side by side.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="DIR")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder with real data sets.", envvar="CONSORT_DATA", metavar="DIR"),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars, no tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Results as JSON on standard output.")]
+
+
+class EngineName(StrEnum):
+    """How clients are reached."""
+
+    embedded = "embedded"
+
+
+class Listing(StrEnum):
+    """What can be listed."""
+
+    algorithms = "algorithms"
+    models = "models"
+    datasets = "datasets"
+    tasks = "tasks"
+    recipes = "recipes"
+    metrics = "metrics"
+
+
+@app.callback(invoke_without_command=True)
+def consort(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Federated learning for clients that are unlike: in data, in models, in tasks."""
+    if version:
+        from consort import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def demo(
+    out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False
+) -> None:
+    """Train a federation of unlike clients on generated data; a few minutes on two cores."""
+    compare("demo", out=out, workers=workers, quiet=quiet, json=json)
+
+
+@app.command()
+def run(
+    recipe: RecipeName,
+    changes: Changes = [],  # noqa: B006
+    algorithm: Annotated[
+        str | None, typer.Option(help="Which of the recipe's algorithms; the first if not given.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
+    scale: Scale = None,
+    workers: Workers = 1,
+    engine: Annotated[EngineName, typer.Option(help="How clients are reached.")] = EngineName.embedded,
+    data: Data = None,
+    out: Out = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run one algorithm on one federation, or go on with such a run."""
+    from consort.assembly import prepare_run
+    from consort.cli.show import Screen
+
+    path, loaded = _recipe(recipe, scale, changes)
+    name = algorithm or next(iter(loaded.algorithms))
+    number = loaded.seeds[0] if seed is None else seed
+    folder = (out or _default_folder(path, scale)) / name / f"seed-{number}"
+    with Screen(quiet, json) as screen:
+        watcher = screen.watch(name, number, loaded.run.rounds)
+        prepare_run(loaded, name, number, folder, data, workers, path.parent, watcher).go()
+    _finish([folder], screen)
+
+
+@app.command()
+def compare(
+    recipe: RecipeName,
+    changes: Changes = [],  # noqa: B006
+    algorithms: Annotated[
+        str | None, typer.Option(help="Some of the recipe's algorithms: a,b,c", metavar="NAMES")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds 0 to N-1 in place of the recipe's.")
+    ] = None,
+    scale: Scale = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 unless every claim of the recipe holds.")
+    ] = False,
+    workers: Workers = 1,
+    data: Data = None,
+    out: Out = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
+    from consort.assembly import prepare_run
+    from consort.cli.show import Screen
+    from consort.comparison import judge
+
+    path, loaded = _recipe(recipe, scale, changes)
+    names = algorithms.split(",") if algorithms else list(loaded.algorithms)
+    for name in names:
+        loaded.algorithm(name, path.parent)
+    numbers = list(range(seeds)) if seeds else loaded.seeds
+    root = out or _default_folder(path, scale)
+    folders = []
+    with Screen(quiet, json) as screen:
+        for number in numbers:
+            for name in names:
+                folder = root / name / f"seed-{number}"
+                watcher = screen.watch(name, number, loaded.run.rounds)
+                prepare_run(loaded, name, number, folder, data, workers, path.parent, watcher).go()
+                folders.append(folder)
+    verdicts = judge(loaded, folders)
+    _finish(folders, screen, loaded, root, verdicts)
+    if check and any(verdict.outcome != "holds" for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    workers: Annotated[int | None, typer.Option(min=1, help="As before if not given.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on where a run stopped, killed or not; the numbers are those of an unbroken run."""
+    from consort.assembly import read_description, resume_run
+    from consort.cli.show import Screen
+
+    written = read_description(folder)
+    with Screen(quiet, json) as screen:
+        watcher = screen.watch(written["algorithm"], written["seed"], written["rounds"])
+        resume_run(folder, workers, watcher).go()
+    _finish([folder], screen)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+) -> None:
+    """Write one self-contained HTML page about one run or several."""
+    from consort.comparison import runs_below
+    from consort.report.page import write_report
+    from consort.results import Result
+
+    found = [run for folder in folders for run in runs_below(folder)]
+    path = out or folders[0] / "report.html"
+    write_report([Result.load(run) for run in found], path)
+    typer.echo(str(path))
+
+
+@app.command()
+def inspect(
+    recipe: RecipeName,
+    changes: Changes = [],  # noqa: B006
+    seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
+    scale: Scale = None,
+    data: Data = None,
+    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Show the federation before training: who holds what, with which model, for which tasks."""
+    from consort.assembly import assemble
+    from consort.cli.show import Screen
+    from consort.report.inspect import write_inspection
+
+    path, loaded = _recipe(recipe, scale, changes)
+    number = loaded.seeds[0] if seed is None else seed
+    description = assemble(loaded, number, data).description
+    page = write_inspection(description, out or _default_folder(path, scale) / "inspect.html")
+    Screen(quiet, json).federation(description, page)
+
+
+@app.command(name="list")
+def list_(what: Annotated[Listing, typer.Argument(help="What to list.")]) -> None:
+    """List what there is: algorithms, models, data sets, tasks, recipes, metrics."""
+    from consort.cli.listing import describe
+
+    described = describe(what.value)
+    width = max(map(len, described), default=0)
+    for name, text in described.items():
+        typer.echo(f"{name:<{width}}  {text}".rstrip())
+
+
+def _recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path, Recipe]:
+    from consort.recipe import load_recipe
+    from consort.shipped import find_recipe
+
+    path = find_recipe(name)
+    return path, load_recipe(path, scale, changes)
+
+
+def _default_folder(recipe: Path, scale: str | None) -> Path:
+    return Path("runs") / (f"{recipe.stem}-{scale}" if scale else recipe.stem)
+
+
+def _finish(
+    folders: list[Path],
+    screen: Screen,
+    recipe: Recipe | None = None,
+    root: Path | None = None,
+    verdicts: list[Verdict] | None = None,
+) -> None:
+    """Prints the table and writes the report."""
+    from consort.report.page import write_report
+    from consort.results import Result
+
+    results = [Result.load(folder) for folder in folders]
+    published = recipe.published if recipe else []
+    page = write_report(results, (root or folders[0]) / "report.html", verdicts or [], published)
+    screen.results(results, verdicts or [], published, page)
+
+
+if TYPE_CHECKING:
+    from consort.claims import Verdict
+
+__all__ = ["UsageError", "app"]

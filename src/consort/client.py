@@ -1,0 +1,60 @@
+"""What a client method sees: one client, its model, its data, its memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Generator
+
+from consort.data.examples import Splits
+from consort.messages import Payload
+from consort.models.multitask import MultiTaskModel
+from consort.scoring import score
+from consort.tasks import Task
+
+
+class State(dict[str, Any]):
+    """What a client remembers from round to round; it never leaves the client.
+
+    Assigning to a key is what makes it remembered: changing a tensor in place is not seen.
+    """
+
+    changed = False
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.changed = True
+        super().__setitem__(key, value)
+
+
+@dataclass
+class Client:
+    """One client during one call.
+
+    At the start of every call `model` holds the initial weights of its architecture (and
+    this client's own BatchNorm statistics, where they are local). What shall outlive the call
+    goes into `state` or into the answer.
+    """
+
+    id: str
+    model: MultiTaskModel
+    tasks: dict[str, Task]
+    data: Splits
+    state: State
+    generator: Generator
+    round: int
+    rounds: int
+
+    @property
+    def examples(self) -> int:
+        """How many examples this client trains on."""
+        return len(self.data.train)
+
+    def recall(self, key: str) -> None:
+        """Loads the parameters remembered under a key into the model, if there are any yet."""
+        if key in self.state:
+            self.state[key].load_into(self.model)
+
+    def score(self) -> Payload:
+        """The metrics of the model as it is now, on validation and test data."""
+        return score(self.model, self.tasks, self.data)

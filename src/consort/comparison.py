@@ -1,0 +1,34 @@
+"""Several runs side by side: which folders hold them, and what claims they bear out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from consort.claims import Claim, Verdict
+from consort.errors import UsageError
+from consort.recipe import Recipe
+from consort.results import Result
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """The folder itself if it holds a run, else all runs somewhere below it."""
+    found = sorted(path.parent for path in folder.rglob("run.json"))
+    if not found:
+        raise UsageError(f"{folder} holds no run: there is no run.json in it or below it")
+    return found
+
+
+def judge(recipe: Recipe, folders: Sequence[Path]) -> list[Verdict]:
+    """Every claim of a recipe against the runs in these folders."""
+    if not recipe.claims:
+        return []
+    results = [Result.load(folder) for folder in folders]
+    names = sorted({name for result in results for name in result.metric_names()})
+    measured: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for result in results:
+        for name in result.metric_names():
+            measured[name, result.algorithm][result.seed] = result.value(name)
+    claims = [Claim.parse(text, list(recipe.algorithms), names) for text in recipe.claims]
+    return [claim.judge(measured) for claim in claims]

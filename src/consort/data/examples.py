@@ -1,0 +1,69 @@
+"""Examples held as tensors: what a client trains on and is tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def gather(values: Tensor, index: Tensor) -> Tensor:
+    """Picks rows and keeps images in the memory format they are stored in."""
+    if values.ndim == 4 and values.is_contiguous(memory_format=torch.channels_last):
+        return values.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+    return values.index_select(0, index)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs and, for every task, the targets: row i of each tensor is example i."""
+
+    inputs: Tensor
+    targets: dict[str, Tensor]
+
+    def __post_init__(self) -> None:
+        for task, target in self.targets.items():
+            if len(target) != len(self.inputs):
+                raise ValueError(
+                    f"task {task!r} has {len(target)} targets for {len(self.inputs)} inputs"
+                )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, index: Tensor) -> Examples:
+        """The examples at these positions, in this order."""
+        return Examples(
+            gather(self.inputs, index),
+            {task: gather(target, index) for task, target in self.targets.items()},
+        )
+
+    def rows(self, start: int, stop: int) -> Examples:
+        """The examples from `start` to before `stop`, as views."""
+        return Examples(
+            self.inputs[start:stop],
+            {task: target[start:stop] for task, target in self.targets.items()},
+        )
+
+    def only(self, tasks: Sequence[str]) -> Examples:
+        """The same inputs with the targets of some tasks."""
+        return Examples(self.inputs, {task: self.targets[task] for task in tasks})
+
+    @staticmethod
+    def concatenate(parts: Sequence[Examples]) -> Examples:
+        """All examples of several sets, one after the other."""
+        return Examples(
+            torch.cat([part.inputs for part in parts]),
+            {task: torch.cat([part.targets[task] for part in parts]) for task in parts[0].targets},
+        )
+
+
+@dataclass(frozen=True)
+class Splits:
+    """One client's examples: `train` teaches, `validation` chooses, `test` only reports."""
+
+    train: Examples
+    validation: Examples
+    test: Examples

@@ -1,0 +1,79 @@
+"""FEMNIST: handwritten characters, each with the writer it comes from (Caldas et al. 2018)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from consort.data.dataset import Dataset
+from consort.data.examples import Examples
+from consort.data.folder import data_folder, no_layout, read_arrays
+from consort.data.pixels import scale
+from consort.errors import Failure
+from consort.tasks import Classification
+
+Bytes = NDArray[np.uint8]
+Numbers = NDArray[np.int64]
+
+CLASSES = 62
+PUBLISHED = "femnist/data"
+REDUCED = "images/femnist_digits_12clients.npz"
+
+
+def femnist(folder: Path | None) -> Dataset:
+    """FEMNIST with its writers as natural clients, from LEAF's JSON files on disk."""
+    folder = data_folder(folder, "femnist", twin="synthetic_writers")
+    files = sorted((folder / PUBLISHED).glob("t*/*.json"))
+    if files:
+        images, labels, owners = _published(files)
+        classes = CLASSES
+    elif (folder / REDUCED).is_file():
+        images, labels, owners = _reduced(folder / REDUCED)
+        classes = 10
+    else:
+        raise no_layout(folder, "femnist", (f"{PUBLISHED}/{{train,test}}/*.json", REDUCED))
+    return Dataset(
+        name="femnist",
+        examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(labels)}),
+        tasks={"classify": Classification(classes)},
+        labels=labels,
+        owners=owners,
+        prepare=scale,
+    )
+
+
+def _published(files: list[Path]) -> tuple[Bytes, Numbers, Numbers]:
+    parts = [part for file in files for part in _writers(file)]
+    names = {name: owner for owner, name in enumerate(sorted({name for name, _, _ in parts}))}
+    owners = np.repeat([names[name] for name, _, _ in parts], [len(part[2]) for part in parts])
+    images = np.concatenate([images for _, images, _ in parts])
+    return images, np.concatenate([labels for _, _, labels in parts]), owners.astype(np.int64)
+
+
+def _writers(file: Path) -> list[tuple[str, Bytes, Numbers]]:
+    try:
+        writers = json.loads(file.read_text(encoding="utf-8"))["user_data"]
+        return [(name, *_images_and_labels(data)) for name, data in writers.items()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Failure(
+            f"{file} is damaged: LEAF's user_data is expected, with as many rows in x (784 "
+            f"values from 0 to 1) as labels in y (0 to {CLASSES - 1})"
+        ) from error
+
+
+def _images_and_labels(data: dict[str, Any]) -> tuple[Bytes, Numbers]:
+    values, labels = np.array(data["x"], dtype=float), np.array(data["y"], dtype=np.int64)
+    images = np.rint(values.reshape(len(labels), 1, 28, 28) * 255)
+    if not ((images >= 0) & (images <= 255)).all() or not set(labels) <= set(range(CLASSES)):
+        raise ValueError
+    return images.astype(np.uint8), labels
+
+
+def _reduced(path: Path) -> tuple[Bytes, Numbers, Numbers]:
+    images, labels, owners = read_arrays(path, "x", "y", "client")
+    return images[:, None], labels.astype(np.int64), owners.astype(np.int64)

@@ -1,0 +1,24 @@
+"""Feature skew: every client sees one domain."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consort.data.partition.grouped import grouped
+from consort.errors import UsageError
+
+
+def domain(
+    domains: NDArray[np.int64], clients: int, rng: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """All examples: client i has domain number i modulo their count, shared out evenly."""
+    known = np.unique(domains)
+    if clients < len(known):
+        raise UsageError(f"clients = {clients}, but there are {len(known)} domains: raise clients")
+    holder = np.empty_like(domains)
+    for position, label in enumerate(known):
+        members = rng.permutation(np.flatnonzero(domains == label))
+        holders = np.arange(position, clients, len(known))
+        holder[members] = holders[np.arange(len(members)) % len(holders)]
+    return grouped(holder, clients)

@@ -1,0 +1,23 @@
+"""All clients in this process, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from consort.engines.host import ClientHost
+from consort.messages import Call, Reply
+
+
+class Embedded:
+    """The simplest engine: a loop."""
+
+    def __init__(self, host: ClientHost) -> None:
+        self.host = host
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Answers each call when its reply is asked for."""
+        for chunk in self.host.chunks(calls):
+            yield from self.host.answer(chunk)
+
+    def close(self) -> None:
+        """Nothing to let go of."""

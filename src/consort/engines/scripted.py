@@ -1,0 +1,28 @@
+"""An engine for tests: a function answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from consort.errors import ClientFailed
+from consort.messages import Call, Payload, Reply
+
+
+class Scripted:
+    """Answers every call with a function of it; a `ClientFailed` it raises becomes the reply."""
+
+    def __init__(self, script: Callable[[Call], Payload]) -> None:
+        self.script = script
+        self.calls: list[Call] = []
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Notes each call and answers it."""
+        for call in calls:
+            self.calls.append(call)
+            try:
+                yield Reply(call.client, self.script(call))
+            except ClientFailed as error:
+                yield Reply(call.client, error=error)
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,181 @@
+"""Clients in several processes on this machine, one thread each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from consort.engines.arena import Arena, Frame
+from consort.engines.host import ClientHost
+from consort.errors import ClientFailed, UsageError
+from consort.messages import Call, Payload, Reply
+
+Chunk = Sequence[Call]
+_AHEAD = 4  # chunks per worker that may be finished before their turn to be yielded comes
+
+
+class Worker:
+    """One forked process with its own stretch of shared memory in each direction."""
+
+    def __init__(self, host: ClientHost, broadcast: Arena, strangers: Sequence[Connection]) -> None:
+        self.down, self.up = Arena(), Arena()
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.get_context("fork").Process(
+            target=_serve,
+            args=(host, theirs, broadcast, self.down, self.up, [*strangers, self.pipe]),
+            daemon=True,
+        )
+        self.process.start()
+        theirs.close()
+        self.chunk: Chunk = ()
+        self.number = -1
+
+    def start(self, number: int, chunk: Chunk, shared: Frame, common: set[str]) -> None:
+        """Hands a chunk of calls over."""
+        self.number, self.chunk = number, chunk
+        own = [{k: v for k, v in call.payload.items() if k not in common} for call in chunk]
+        calls = [[getattr(call, name) for name in _CALL_FIELDS] for call in chunk]
+        _send(self.pipe, {"calls": calls, "own": self.down.write(own), "shared": shared})
+
+    def finish(self) -> list[Reply]:
+        """Fetches the replies; if the process is gone, they are errors."""
+        try:
+            answer = _receive(self.pipe)
+        except (EOFError, ConnectionResetError):
+            self.process.join()
+            reason = "its worker process died (killed, or out of memory): use fewer --workers"
+            return [Reply(c.client, error=ClientFailed(c.client, reason)) for c in self.chunk]
+        contents = self.up.read_copy(answer["contents"])
+        return [
+            Reply(call.client, content, ClientFailed(*error) if error else None, seconds)
+            for call, content, error, seconds in zip(
+                self.chunk, contents, answer["errors"], answer["seconds"], strict=True
+            )
+        ]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.process.is_alive()
+
+
+class Workers:
+    """Hands calls to forked processes as these become free; yields replies in call order.
+
+    The processes are forked from this one, so data and models that are loaded before are
+    shared, not copied.
+    """
+
+    def __init__(self, host: ClientHost, count: int) -> None:
+        if "fork" not in multiprocessing.get_all_start_methods():
+            raise UsageError("this system cannot fork processes: use --workers 1")
+        self.host = host
+        self.broadcast = Arena()
+        self.workers: list[Worker] = []
+        for _ in range(count):
+            self.workers.append(self._new_worker())
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Keeps all workers busy, but not far ahead of what has been yielded."""
+        chunks = self.host.chunks(calls)
+        common = _common_keys(calls)
+        shared = self.broadcast.write({key: calls[0].payload[key] for key in common})
+        waiting = deque(enumerate(chunks))
+        finished: dict[int, list[Reply]] = {}
+        busy: dict[Any, Worker] = {}
+        try:
+            for current in range(len(chunks)):
+                while current not in finished:
+                    for worker in self.workers:
+                        ahead = waiting and waiting[0][0] < current + _AHEAD * len(self.workers)
+                        if worker.pipe not in busy and ahead:
+                            worker.start(*waiting.popleft(), shared, common)
+                            busy[worker.pipe] = worker
+                    for pipe in wait(list(busy)):
+                        worker = busy.pop(pipe)
+                        finished[worker.number] = self._collect(worker)
+                yield from finished.pop(current)
+        finally:
+            for worker in busy.values():
+                self._collect(worker)
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for worker in self.workers:
+            worker.pipe.close()
+        for worker in self.workers:
+            worker.process.join(timeout=5)
+            worker.process.kill()
+        self.workers.clear()
+
+    def _new_worker(self) -> Worker:
+        return Worker(self.host, self.broadcast, [worker.pipe for worker in self.workers])
+
+    def _collect(self, worker: Worker) -> list[Reply]:
+        replies = worker.finish()
+        if not worker.alive:
+            self.workers.remove(worker)
+            worker.pipe.close()
+            self.workers.append(self._new_worker())
+        return replies
+
+
+_CALL_FIELDS = [f.name for f in dataclasses.fields(Call) if f.name != "payload"]
+
+
+def _common_keys(calls: Sequence[Call]) -> set[str]:
+    """The entries of the payload that are the same object for every client."""
+    if not calls:
+        return set()
+    first = calls[0].payload
+    return {
+        key
+        for key, value in first.items()
+        if all(call.payload.get(key) is value for call in calls)
+    }
+
+
+def _serve(
+    host: ClientHost,
+    pipe: Connection,
+    broadcast: Arena,
+    down: Arena,
+    up: Arena,
+    strangers: Sequence[Connection],
+) -> None:
+    """The life of a worker: it ends when the other end of its pipe does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stranger in strangers:
+        stranger.close()
+    seen: Frame | None = None
+    shared: Payload = {}
+    while True:
+        try:
+            order = _receive(pipe)
+        except EOFError:
+            return
+        if order["shared"] != seen:
+            seen, shared = order["shared"], broadcast.read(order["shared"])
+        calls = [
+            Call(**dict(zip(_CALL_FIELDS, fields, strict=True)), payload=shared | own)
+            for fields, own in zip(order["calls"], down.read(order["own"]), strict=True)
+        ]
+        replies = host.answer(calls)
+        errors = [r.error and [r.error.client, r.error.reason, r.error.traceback] for r in replies]
+        contents = up.write([reply.content for reply in replies])
+        seconds = [reply.seconds for reply in replies]
+        _send(pipe, {"contents": contents, "errors": errors, "seconds": seconds})
+
+
+def _send(pipe: Connection, message: dict[str, Any]) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
+
+
+def _receive(pipe: Connection) -> Any:
+    return json.loads(pipe.recv_bytes())

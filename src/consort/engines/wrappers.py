@@ -1,0 +1,165 @@
+"""What is done around every exchange: counting, checking, losing on purpose, handling errors.
+
+Each wraps an engine and is one, so algorithms never see them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from consort.engines.engine import Engine
+from consort.errors import ClientFailed, Refused
+from consort.messages import Call, Payload, Reply, check, tensors_in
+from consort.participation import happens
+
+ErrorPolicy = Literal["stop", "skip", "retry"]
+
+
+def bytes_by_role(payload: Payload) -> dict[str, int]:
+    """The size of every tensor in a payload, summed by the role its name begins with.
+
+    Plain numbers and text count as nothing: they are small, and every engine writes them in
+    its own way.
+    """
+    sizes: Counter[str] = Counter()
+    for name, tensor in tensors_in(payload):
+        sizes[name.split(".", 1)[0] or "other"] += tensor.numel() * tensor.element_size()
+    return dict(sizes)
+
+
+@dataclass
+class Wrapper:
+    """Passes everything on."""
+
+    engine: Engine
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Passes the calls on."""
+        return self.engine.deliver(calls)
+
+    def close(self) -> None:
+        """Closes the engine inside."""
+        self.engine.close()
+
+
+@dataclass
+class Metered(Wrapper):
+    """Tells what really went down and up, and how long each client took."""
+
+    record: Callable[[Call, dict[str, int], dict[str, int], float], Any]
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Reports (call, bytes down, bytes up, seconds) for every reply."""
+        down = _Remembering()
+        for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
+            self.record(call, down.sizes(call.payload), bytes_by_role(reply.content), reply.seconds)
+            yield reply
+
+
+class _Remembering:
+    """Sizes of payloads, measured once while clients are sent the same objects."""
+
+    def __init__(self) -> None:
+        self.key: tuple[int, ...] = ()
+        self.value: dict[str, int] = {}
+
+    def sizes(self, payload: Payload) -> dict[str, int]:
+        key = tuple(map(id, payload.values()))
+        if key != self.key:
+            self.key, self.value = key, bytes_by_role(payload)
+        return self.value
+
+
+@dataclass
+class Checked(Wrapper):
+    """Refuses replies with wrong names, shapes or types, or with numbers that are not finite."""
+
+    shapes: Callable[[str], Mapping[str, tuple[int, ...]]]
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Turns a reply that cannot be right into an error reply."""
+        for reply in self.engine.deliver(calls):
+            try:
+                check(reply.content, self.shapes(reply.client))
+            except Refused as refusal:
+                reply = Reply(reply.client, error=RefusedReply(reply.client, str(refusal)))
+            yield reply
+
+
+class RefusedReply(ClientFailed):
+    """A client answered, but its answer was not taken in."""
+
+
+class Absent(ClientFailed):
+    """A client did not answer in time; nothing is wrong with it."""
+
+
+@dataclass
+class Faulty(Wrapper):
+    """Loses calls and replies on purpose, the same ones in every run of a seed."""
+
+    seed: int
+    dropout: float
+    """Probability that a client is not reached in a round."""
+    stragglers: float
+    """Probability that a client works, but answers too late to count."""
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Evaluation is never disturbed."""
+        lost = {
+            call.client
+            for call in calls
+            if not call.evaluation
+            and happens(self.dropout, self.seed, call.round, call.client, "dropout")
+        }
+        replies = self.engine.deliver([call for call in calls if call.client not in lost])
+        for call in calls:
+            if call.client in lost:
+                yield Reply(call.client, error=Absent(call.client, "dropped out (injected)"))
+                continue
+            reply = next(replies)
+            if not call.evaluation and happens(
+                self.stragglers, self.seed, call.round, call.client, "straggler"
+            ):
+                reply = Reply(call.client, error=Absent(call.client, "was too late (injected)"))
+            yield reply
+
+
+@dataclass
+class Policed(Wrapper):
+    """Decides what an error of a client means: stop, go on without it, or ask again.
+
+    A client that is merely absent or whose answer was refused never stops a run: the round goes
+    on without it, and the user is told.
+    """
+
+    on_error: ErrorPolicy
+    retries: int
+    tell: Callable[[ClientFailed], Any]
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Passes good replies on; errors as the policy says."""
+        for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
+            yield self._judged(call, reply)
+
+    def _judged(self, call: Call, reply: Reply) -> Reply:
+        error = reply.error
+        if error is not None and self.on_error == "retry" and not isinstance(error, Absent):
+            reply = self._again(call, reply)
+            error = reply.error
+        if error is None:
+            return reply
+        if self.on_error != "skip" and not isinstance(error, Absent | RefusedReply):
+            raise error
+        self.tell(error)
+        return reply
+
+    def _again(self, call: Call, reply: Reply) -> Reply:
+        for _ in range(self.retries):
+            (reply,) = self.engine.deliver([replace(call)])
+            if reply.error is None:
+                break
+        return reply

@@ -1,0 +1,163 @@
+"""Who the clients are: the tasks, the model and the data of each."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from consort.compute import Compute
+from consort.data.examples import Examples, Splits
+from consort.errors import UsageError
+from consort.models.multitask import BatchNormPolicy, MultiTaskModel
+from consort.models.registry import ModelSpec, build
+from consort.params import Params
+from consort.roster import Roster
+from consort.tasks import Task
+
+EVERYONE = "everyone"
+_KEPT_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Member:
+    """One client: what it learns, with which model, from which data."""
+
+    tasks: Mapping[str, Task]
+    model: ModelSpec
+    example: Tensor
+    """One input as the model sees it; only its shape and type matter."""
+    load: Callable[[], Splits]
+    """Brings the data into memory; called when needed, and again if room had to be made."""
+
+    @classmethod
+    def of(cls, tasks: Mapping[str, Task], model: ModelSpec, data: Splits) -> Member:
+        """A member whose data are already in memory."""
+        return cls(tasks, model, data.train.inputs[0], lambda: data)
+
+    @property
+    def architecture(self) -> Hashable:
+        """Equal for members whose models have the same shape."""
+        return self.model, tuple(self.tasks.items()), self.example.shape
+
+
+class Blueprint:
+    """One model in memory for all clients of an architecture, and the weights it starts with."""
+
+    def __init__(self, model: MultiTaskModel) -> None:
+        self.model = model
+        self.params = Params.of(model)
+        self.shapes = self.params.shapes
+        self._live = [*model.parameters(), *model.buffers()]
+        self._initial = [tensor.detach().clone() for tensor in self._live]
+
+    def fresh(self) -> MultiTaskModel:
+        """The model with its initial weights, whoever used it before."""
+        with torch.no_grad():
+            torch._foreach_copy_(self._live, self._initial)
+        return self.model
+
+
+class Federation:
+    """The clients of a run. Models are built once per architecture, data are kept while used."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        seed: int = 0,
+        batchnorm: BatchNormPolicy = "average",
+        compute: Compute = Compute(),
+    ) -> None:
+        for name in members:
+            if not re.fullmatch(r"[\w.-]+", name):
+                raise UsageError(f"client name {name!r}: use letters, digits, '.', '_' and '-' only")
+        if not members:
+            raise UsageError("a federation needs at least one client")
+        self.members = dict(sorted(members.items()))
+        self.seed = seed
+        self.batchnorm: BatchNormPolicy = batchnorm
+        self.compute = compute
+        self.client_ids = tuple(self.members)
+        self.evaluation_ids = self.client_ids
+        self._architectures: dict[Hashable, Blueprint] = {}
+        self._blueprints: dict[str, Blueprint] = {}
+        self._data: OrderedDict[str, Splits] = OrderedDict()
+        self._data_bytes = 0
+
+    def blueprint(self, client: str) -> Blueprint:
+        """The model of this client's architecture, which it shares with its like."""
+        if client not in self._blueprints:
+            member = self.members[client]
+            key = member.architecture
+            if key not in self._architectures:
+                self._architectures[key] = Blueprint(self._build(member))
+            self._blueprints[client] = self._architectures[key]
+        return self._blueprints[client]
+
+    def _build(self, member: Member) -> MultiTaskModel:
+        model = build(member.model, member.tasks, member.example, self.seed, self.batchnorm)
+        if self.compute.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model
+
+    def data(self, client: str) -> Splits:
+        """This client's examples, from memory or brought there now."""
+        if client not in self._data:
+            splits = self.members[client].load()
+            self._data[client] = Splits(*map(self._laid_out, _parts(splits)))
+            self._data_bytes += _size(self._data[client])
+            while self._data_bytes > _KEPT_BYTES and len(self._data) > 1:
+                self._data_bytes -= _size(self._data.popitem(last=False)[1])
+        self._data.move_to_end(client)
+        return self._data[client]
+
+    @cached_property
+    def roster(self) -> Roster:
+        """What the server knows of the clients."""
+        architectures = {name: self.members[name].architecture for name in self.client_ids}
+        representatives = {key: name for name, key in architectures.items()}
+        return Roster(
+            architectures,
+            {key: self.blueprint(name).params for key, name in representatives.items()},
+            {name: tuple(self.members[name].tasks) for name in self.client_ids},
+        )
+
+    def pooled(self) -> Federation:
+        """One client with everybody's data trains; the real clients only evaluate."""
+        architectures = {member.architecture for member in self.members.values()}
+        if len(architectures) > 1:
+            raise UsageError("pooling the data needs one architecture and the same tasks everywhere")
+        first = next(iter(self.members.values()))
+        everyone = replace(first, load=self._load_everything)
+        pool = Federation(
+            self.members | {EVERYONE: everyone}, self.seed, self.batchnorm, self.compute
+        )
+        pool.client_ids, pool.evaluation_ids = (EVERYONE,), self.client_ids
+        return pool
+
+    def _load_everything(self) -> Splits:
+        columns = zip(*(_parts(member.load()) for member in self.members.values()), strict=True)
+        return Splits(*map(Examples.concatenate, columns))
+
+    def _laid_out(self, examples: Examples) -> Examples:
+        if self.compute.channels_last and examples.inputs.ndim == 4:
+            inputs = examples.inputs.contiguous(memory_format=torch.channels_last)
+            return replace(examples, inputs=inputs)
+        return examples
+
+
+def _parts(splits: Splits) -> tuple[Examples, Examples, Examples]:
+    return splits.train, splits.validation, splits.test
+
+
+def _size(splits: Splits) -> int:
+    return sum(
+        tensor.numel() * tensor.element_size()
+        for part in _parts(splits)
+        for tensor in (part.inputs, *part.targets.values())
+    )

@@ -1,0 +1,84 @@
+"""Results as one long table, written line by line so that a crash loses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from consort.errors import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured value.
+
+    `model` tells which of a client's models it is of (`global`, `personal`, `tuned`); `part` is the
+    role for bytes. What does not apply is empty. `n` is how many examples the value is over.
+    """
+
+    round: int
+    metric: str
+    value: float
+    client: str = ""
+    task: str = ""
+    split: str = ""
+    model: str = ""
+    part: str = ""
+    n: int = 0
+
+
+class History:
+    """The rows of one run, in a file of JSON lines (or in memory, without a path)."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._rows: list[Row] = []
+        self._waiting: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """Takes a row in; it is written at the next `flush`."""
+        self._waiting.append(row)
+
+    def flush(self) -> int:
+        """Writes what is waiting; returns the length of the file."""
+        if self.path is None:
+            self._rows += self._waiting
+            self._waiting.clear()
+            return len(self._rows)
+        with self.path.open("ab") as file:
+            file.write("".join(map(_line, self._waiting)).encode())
+            self._waiting.clear()
+            return file.tell()
+
+    def cut(self, length: int) -> None:
+        """Forgets everything after a length that `flush` returned."""
+        self._waiting.clear()
+        if self.path is None:
+            del self._rows[length:]
+        elif self.path.exists():
+            with self.path.open("r+b") as file:
+                file.truncate(length)
+
+    def __iter__(self) -> Iterator[Row]:
+        if self.path is None:
+            yield from self._rows
+        elif self.path.exists():
+            yield from _read(self.path)
+
+
+def _line(row: Row) -> str:
+    filled = {key: value for key, value in asdict(row).items() if value != ""}
+    return json.dumps(filled, separators=(",", ":")) + "\n"
+
+
+def _read(path: Path) -> Iterable[Row]:
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            yield Row(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            if number == len(lines):
+                return  # the run was killed while writing this line
+            raise Failure(f"{path}, line {number}: not a row of results") from error

@@ -1,0 +1,180 @@
+"""What crosses the wire, and how it is written down: tensors and plain values, no pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors import torch as safetensors
+from torch import Tensor
+
+from consort.errors import ClientFailed, NoReplies, Refused
+from consort.params import Params, mean
+
+Payload = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question to one client.
+
+    `step` counts the questions of this round and orders what clients write down; `turn` counts
+    those with the same method and is what randomness depends on. What a client does while it
+    is only evaluated is not kept.
+    """
+
+    client: str
+    method: str
+    round: int
+    step: int
+    turn: int
+    payload: Payload
+    evaluation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One client's answer, or the error in its place."""
+
+    client: str
+    content: Payload = field(default_factory=dict)
+    error: ClientFailed | None = None
+    seconds: float = 0.0
+
+
+class Each(dict[str, Any]):
+    """A value that differs per client, given to `Clients.ask` in the place of one value."""
+
+
+class Replies(Mapping[str, Payload]):
+    """The answers that came, in client order."""
+
+    def __init__(self, contents: Mapping[str, Payload]) -> None:
+        self._contents = dict(sorted(contents.items()))
+
+    def __getitem__(self, client: str) -> Payload:
+        return self._contents[client]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contents)
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def each(self, key: str) -> Each:
+        """One entry of every answer, by client."""
+        return Each({client: content[key] for client, content in self._contents.items()})
+
+    def mean(self, key: str, weight: str | Mapping[str, float] | None = None) -> Params:
+        """The mean of the `Params` under a key, weighted by another entry or by client."""
+        if not self._contents:
+            raise NoReplies(f"no client answered, so there is no mean of {key!r}")
+        weights = self.each(weight) if isinstance(weight, str) else weight
+        return mean(
+            list(self.each(key).values()),
+            None if weights is None else [float(weights[client]) for client in self],
+        )
+
+
+def pack(value: Any, tensors: list[Tensor]) -> Any:
+    """Turns a value into JSON, with every tensor replaced by its place in `tensors`."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Tensor):
+        tensors.append(value.detach())
+        return {"tensor": len(tensors) - 1}
+    if isinstance(value, Params):
+        return {"params": [[name, pack(t, tensors)["tensor"]] for name, t in value.items()]}
+    if isinstance(value, Mapping):
+        return {"map": [[_key(k), pack(v, tensors)] for k, v in value.items()]}
+    if isinstance(value, list):
+        return [pack(item, tensors) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [pack(item, tensors) for item in value]}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {"record": type(value).__name__, "fields": pack(entries, tensors)}
+    raise Refused(f"a {type(value).__name__} cannot be sent: use tensors, numbers, text, lists")
+
+
+def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type] = {}) -> Any:
+    """The inverse of `pack`; only the dataclasses in `records` are ever made."""
+    if isinstance(skeleton, list):
+        return [unpack(item, tensors, records) for item in skeleton]
+    if not isinstance(skeleton, dict):
+        return skeleton
+    match skeleton:
+        case {"tensor": int(index)}:
+            return tensors[index]
+        case {"params": list(entries)}:
+            return Params({name: tensors[index] for name, index in entries})
+        case {"map": list(entries)}:
+            return {key: unpack(value, tensors, records) for key, value in entries}
+        case {"tuple": list(items)}:
+            return tuple(unpack(item, tensors, records) for item in items)
+        case {"record": str(name), "fields": entries} if name in records:
+            return records[name](**unpack(entries, tensors, records))
+    raise Refused("a message holds something that is neither a tensor nor a plain value")
+
+
+def encode(value: Any) -> bytes:
+    """Any payload or state as bytes: a safetensors file whose metadata holds the rest."""
+    tensors: list[Tensor] = []
+    skeleton = json.dumps(pack(value, tensors), separators=(",", ":"))
+    named = {str(index): tensor.contiguous() for index, tensor in enumerate(tensors)}
+    # Tensors that share memory are refused by safetensors, so each goes in once by its own copy.
+    if len({tensor.data_ptr() for tensor in named.values()}) < len(named):
+        named = {index: tensor.clone() for index, tensor in named.items()}
+    return safetensors.save(named, metadata={"consort": skeleton})
+
+
+def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
+    """The inverse of `encode`; damaged bytes are refused."""
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        skeleton = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["consort"])
+        named = safetensors.load(data)
+        return unpack(skeleton, [named[str(index)] for index in range(len(named))], records)
+    except (SafetensorError, ValueError, KeyError, IndexError, TypeError, struct.error) as error:
+        raise Refused(f"the message is damaged ({type(error).__name__})") from error
+
+
+def tensors_in(value: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor in a payload with its name inside a `Params`, or an empty name."""
+    if isinstance(value, Tensor):
+        yield "", value
+    elif isinstance(value, Params):
+        yield from value.items()
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def check(payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuses a payload whose numbers are not finite or whose parameters are not the model's."""
+    for name, tensor in tensors_in(payload):
+        if name and name not in shapes:
+            raise Refused(f"its model has no parameter {name!r}")
+        if name and tuple(tensor.shape) != shapes[name]:
+            raise Refused(
+                f"parameter {name!r} has shape {tuple(tensor.shape)}, expected {shapes[name]}"
+            )
+        if name and not tensor.is_floating_point():
+            raise Refused(f"parameter {name!r} has type {tensor.dtype}, expected floating point")
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise Refused(f"{name or 'a tensor'} holds NaN or infinite values")
+
+
+def _key(key: Any) -> str | int:
+    if isinstance(key, str | int):
+        return key
+    raise Refused(f"a key of type {type(key).__name__} cannot be sent: use text or whole numbers")

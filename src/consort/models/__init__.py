@@ -1,0 +1,1 @@
+"""Models: encoders, and the model that puts one head per task on an encoder."""

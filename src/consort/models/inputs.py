@@ -1,0 +1,30 @@
+"""What encoders read off one example: whether it is the right kind, and how large it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from consort.errors import UsageError
+
+
+def number_count(example: Tensor) -> int:
+    """How many numbers an example has."""
+    if not example.is_floating_point():
+        raise UsageError("it needs floating-point numbers")
+    return example.numel()
+
+
+def image_shape(example: Tensor) -> tuple[int, int, int]:
+    """Channels, height and width of an image."""
+    if example.ndim != 3 or not example.is_floating_point():
+        raise UsageError("it needs floating-point images, channels x height x width")
+    channels, height, width = example.shape
+    return channels, height, width
+
+
+def token_count(example: Tensor) -> int:
+    """How many tokens a text has, padding included."""
+    if example.ndim != 1 or example.dtype not in (torch.int32, torch.int64):
+        raise UsageError("it needs texts, as vectors of int32 or int64 token ids")
+    return len(example)

@@ -1,0 +1,48 @@
+"""One encoder, and for every task a decoder and a head: the shape of all models here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from torch import Tensor, nn
+
+BatchNormPolicy = Literal["average", "local", "recompute"]
+
+
+class MultiTaskModel(nn.Module):
+    """Every parameter has a role, which is how its name begins.
+
+    `encoder.*` is shared by the tasks of a client, `decoders.<task>.*` and
+    `heads.<task>.*` belong to one task. Decoders are optional: a task without one feeds
+    the features to its head.
+
+    `batchnorm` says what becomes of running statistics: they travel and are averaged like
+    parameters (`average`), stay with each client (`local`), or are computed anew from
+    the client's training data before each evaluation (`recompute`).
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        heads: Mapping[str, nn.Module],
+        decoders: Mapping[str, nn.Module] | None = None,
+        batchnorm: BatchNormPolicy = "average",
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoders = nn.ModuleDict(decoders or {})
+        self.heads = nn.ModuleDict(heads)
+        self.batchnorm: BatchNormPolicy = batchnorm
+
+    def forward(self, inputs: Tensor, tasks: Iterable[str] | None = None) -> dict[str, Tensor]:
+        """The output of every task (or of those named) for a batch of inputs."""
+        features = self.encoder(inputs)
+        return {task: self.output(task, features) for task in tasks or self.heads}
+
+    def output(self, task: str, features: Tensor) -> Tensor:
+        """One task's output from the encoder's features."""
+        if task in self.decoders:
+            features = self.decoders[task](features)
+        output: Tensor = self.heads[task](features)
+        return output

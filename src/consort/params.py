@@ -1,0 +1,198 @@
+"""Named tensors with the arithmetic of a vector space: what models are when they travel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from consort.errors import NoReplies, UsageError
+
+BUFFERS = "buffers"
+_CHUNK = 1 << 16
+
+
+def slots(module: nn.Module) -> dict[str, Tensor]:
+    """The live tensors of a module that take part in federation, by name.
+
+    Running statistics come under `buffers.<name>`, and only where the module's BatchNorm
+    policy lets them travel. Counters and other integer buffers always stay where they are.
+    """
+    found: dict[str, Tensor] = dict(module.named_parameters())
+    if getattr(module, "batchnorm", "average") == "average":
+        found |= statistics(module)
+    return found
+
+
+def statistics(module: nn.Module) -> dict[str, Tensor]:
+    """The floating-point buffers of a module, each under `buffers.<name>`."""
+    return {
+        f"{BUFFERS}.{name}": buffer
+        for name, buffer in module.named_buffers()
+        if buffer.is_floating_point()
+    }
+
+
+def has_role(name: str, role: str) -> bool:
+    """Whether a name belongs to a part of the model, such as `encoder` or `heads.digits`.
+
+    A buffer belongs to `buffers` and to the part of the model it sits in.
+    """
+    whole = name.removeprefix(f"{BUFFERS}.")
+    return f"{name}.".startswith(f"{role}.") or f"{whole}.".startswith(f"{role}.")
+
+
+class Params(Mapping[str, Tensor]):
+    """An immutable mapping of names to tensors that can be added, scaled and compared.
+
+    >>> a = Params({"encoder.w": torch.tensor([1.0, 2.0]), "heads.t.b": torch.tensor([3.0])})
+    >>> (a + a * 0.5).norm()
+    5.612486080160912
+    >>> list(a.only("encoder"))
+    ['encoder.w']
+    """
+
+    __slots__ = ("_tensors",)
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors if type(tensors) is dict else dict(tensors)
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Params:
+        """A copy of a module's parameters (and of its travelling buffers).
+
+        Always laid out plainly, however the module stores them, so that sums over a model
+        have the same bits before and after a journey.
+        """
+        plain = torch.contiguous_format
+        live = slots(module)
+        return cls({name: t.detach().clone(memory_format=plain) for name, t in live.items()})
+
+    def load_into(self, module: nn.Module) -> None:
+        """Overwrites the tensors of the same names in a module; the others stay."""
+        live = slots(module)
+        unknown = [name for name in self._tensors if name not in live]
+        if unknown:
+            raise UsageError(f"the model has no parameter {unknown[0]!r}: architectures differ")
+        targets = [live[name] for name in self._tensors]
+        for (name, source), target in zip(self._tensors.items(), targets, strict=True):
+            if source.shape != target.shape:
+                raise UsageError(
+                    f"parameter {name!r} has shape {tuple(source.shape)} where the model has "
+                    f"{tuple(target.shape)}: architectures differ"
+                )
+        with torch.no_grad():
+            torch._foreach_copy_(targets, list(self._tensors.values()))
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        return f"Params({len(self)} tensors, {self.size:,} numbers)"
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are in all."""
+        return sum(tensor.numel() for tensor in self._tensors.values())
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every tensor, by name."""
+        return {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
+
+    def only(self, *roles: str) -> Params:
+        """The parts of the model with one of these roles."""
+        return Params({n: t for n, t in self._tensors.items() if any(has_role(n, r) for r in roles)})
+
+    def without(self, *roles: str) -> Params:
+        """The parts of the model with none of these roles."""
+        return Params(
+            {n: t for n, t in self._tensors.items() if not any(has_role(n, r) for r in roles)}
+        )
+
+    def __or__(self, other: Mapping[str, Tensor]) -> Params:
+        """The union; where both have a name, `other` wins."""
+        return Params({**self._tensors, **other})
+
+    def __add__(self, other: Params) -> Params:
+        return self._with(torch._foreach_add(self._values(), other._like(self)))
+
+    def __sub__(self, other: Params) -> Params:
+        return self._with(torch._foreach_sub(self._values(), other._like(self)))
+
+    def __mul__(self, factor: float) -> Params:
+        return self._with(torch._foreach_mul(self._values(), factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Params:
+        return self * (1.0 / divisor)
+
+    def __neg__(self) -> Params:
+        return self._with(torch._foreach_neg(self._values()))
+
+    def zeros(self) -> Params:
+        """Zeros of the same names and shapes."""
+        return Params({name: torch.zeros_like(tensor) for name, tensor in self._tensors.items()})
+
+    def dot(self, other: Params) -> float:
+        """The inner product: short fp32 sums, added up in fp64 (exact to about 1e-6)."""
+        return math.fsum(
+            float(torch.dot(a, b))
+            for left, right in zip(self._values(), other._like(self), strict=True)
+            for a, b in zip(_pieces(left), _pieces(right), strict=True)
+        )
+
+    def norm(self) -> float:
+        """The Euclidean length."""
+        return math.sqrt(self.dot(self))
+
+    def is_finite(self) -> bool:
+        """Whether no number is infinite or NaN."""
+        return all(bool(torch.isfinite(tensor).all()) for tensor in self._tensors.values())
+
+    def equals(self, other: Params) -> bool:
+        """Whether names, shapes and every bit agree."""
+        return self.keys() == other.keys() and all(
+            torch.equal(tensor, other[name]) for name, tensor in self.items()
+        )
+
+    def _values(self) -> list[Tensor]:
+        return list(self._tensors.values())
+
+    def _like(self, other: Params) -> list[Tensor]:
+        """My tensors in the order of another's names, which must be the same names."""
+        if self._tensors.keys() != other._tensors.keys():
+            odd = sorted(self._tensors.keys() ^ other._tensors.keys())
+            raise UsageError(f"cannot combine models: only one of them has {odd[0]!r}")
+        return [self._tensors[name] for name in other._tensors]
+
+    def _with(self, tensors: Iterable[Tensor]) -> Params:
+        return Params(dict(zip(self._tensors, tensors, strict=True)))
+
+
+def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(tensor.reshape(-1), _CHUNK)
+
+
+def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Params:
+    """The weighted mean, summed in the order given (so keep to client order)."""
+    if not items:
+        raise NoReplies("there is nothing to average")
+    weights = [1.0] * len(items) if weights is None else weights
+    total = float(sum(weights))
+    if not total > 0:
+        raise UsageError(f"the weights of a mean must have a positive sum, found {total}")
+    first, *rest = items
+    sums = list(torch._foreach_mul(first._values(), weights[0] / total))
+    for item, weight in zip(rest, weights[1:], strict=True):
+        torch._foreach_add_(sums, item._like(first), alpha=weight / total)
+    return first._with(sums)

@@ -1,0 +1,210 @@
+"""An experiment as a TOML file: a federation, algorithms, seeds, and what papers say about it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from consort.algorithm import Algorithm
+from consort.algorithms.registry import find_algorithm
+from consort.compute import Compute
+from consort.data.partition import Cut
+from consort.errors import UsageError
+from consort.models.multitask import BatchNormPolicy
+from consort.models.registry import ModelSpec
+from consort.registry import did_you_mean
+from consort.run import Schedule
+from consort.types import Count
+
+Table = dict[str, Any]
+_STRICT: Any = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Group:
+    """Clients that are alike. What is left out is taken from the top of the recipe."""
+
+    name: str
+    count: Count
+    data: Table | None = None
+    partition: Cut | None = None
+    model: Table | list[Table] | None = None
+    """One model, or several that the clients take in turns."""
+    tasks: list[str] = field(default_factory=list)
+    """Some of the data's tasks; all of them if empty."""
+    classes: list[int] = field(default_factory=list)
+    """Some of the data's classes, numbered anew from 0; all of them if empty."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Published:
+    """Numbers from a paper, to stand beside ours."""
+
+    source: str
+    metric: str
+    values: dict[str, float]
+    """By the algorithm's name in this recipe."""
+    percent: bool = True
+    """Whether the paper prints 61.2 where we measure 0.612."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Recipe:
+    """Everything that decides the numbers of an experiment."""
+
+    algorithms: dict[str, Table]
+    """By name: the options of an algorithm; `kind` names the algorithm if the name does not."""
+    title: str = ""
+    about: str = ""
+    clients: Count | None = None
+    groups: list[Group] = field(default_factory=list)
+    data: Table = field(default_factory=dict)
+    partition: Cut = field(default_factory=Cut)
+    model: Table | list[Table] = field(default_factory=dict)
+    batchnorm: BatchNormPolicy = "average"
+    run: Schedule = field(default_factory=Schedule)
+    compute: Compute = field(default_factory=Compute)
+    local: Table = field(default_factory=dict)
+    """Local training of every algorithm, unless its own `local` says otherwise."""
+    seeds: list[int] = field(default_factory=lambda: [0])
+    published: list[Published] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
+    scales: dict[str, Table] = field(default_factory=dict)
+    """Named changes to this recipe, such as `desk` and `paper`."""
+
+    wire: ClassVar[TypeAdapter[Recipe]]
+
+    def __post_init__(self) -> None:
+        if (self.clients is None) == (not self.groups):
+            raise UsageError("a recipe needs either `clients = 10` or [[groups]], and not both")
+        if not self.algorithms:
+            raise UsageError("a recipe needs at least one algorithm, such as [algorithms.fedavg]")
+
+    @property
+    def all_groups(self) -> list[Group]:
+        """The groups with everything filled in that they take from the top."""
+        groups = self.groups or [Group(name="client", count=self.clients or 1)]
+        return [
+            Group(
+                name=group.name,
+                count=group.count,
+                data=group.data or self.data,
+                partition=group.partition or self.partition,
+                model=group.model or self.model,
+                tasks=group.tasks,
+                classes=group.classes,
+            )
+            for group in groups
+        ]
+
+    def models_of(self, group: Group) -> list[ModelSpec]:
+        """The checked models of a group, to be taken in turns."""
+        tables = group.model if isinstance(group.model, list) else [group.model or {}]
+        return [ModelSpec.of(table) for table in tables]
+
+    def algorithm(self, name: str, folder: Path | None = None) -> Algorithm[Any]:
+        """One of the recipe's algorithms with its checked options."""
+        if name not in self.algorithms:
+            raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
+        options = dict(self.algorithms[name])
+        kind = find_algorithm(str(options.pop("kind", name)), folder)
+        options["local"] = self.local | options.get("local", {})
+        algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
+        return algorithm
+
+
+Recipe.wire = TypeAdapter(Recipe)
+
+
+def checked(kind: Any, options: Mapping[str, Any], where: str) -> Any:
+    """A dataclass made from a table; what does not fit is said in one sentence."""
+    try:
+        return TypeAdapter(kind).validate_python(dict(options))
+    except ValidationError as error:
+        raise UsageError(explain(error, kind, where)) from error
+
+
+def explain(error: ValidationError, kind: Any, where: str) -> str:
+    """The first thing that is wrong with a table, with its key."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    key = ".".join(filter(None, [where, *path]))
+    match first["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            return f"unknown key {key}: {did_you_mean(path[-1], _known_keys(kind, path[:-1]))}"
+        case "missing":
+            return f"key {key} is missing"
+        case "value_error":
+            return f"{key}: {first['msg']}"
+    return f"key {key}: {first['msg'].replace('Input', 'it', 1)}, found {first['input']!r}"
+
+
+def _known_keys(kind: Any, path: Sequence[str]) -> list[str]:
+    """The fields of the dataclass at a path inside another, as far as it can be followed."""
+    fields = TypeAdapter(kind).json_schema(mode="validation")
+    definitions = fields.get("$defs", {})
+    node = fields
+    for step in ["", *path]:
+        node = node.get("properties", {}).get(step, node) if step else node
+        node = node.get("items", node)
+        if "$ref" in node:
+            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
+    return list(node.get("properties", {}))
+
+
+def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = ()) -> Recipe:
+    """Reads and checks a recipe; `changes` are lines such as `run.rounds=5`."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    if scale is not None:
+        scales = table.get("scales", {})
+        if scale not in scales:
+            raise UsageError(f"{path} has no scale {did_you_mean(scale, scales)}")
+        table = merged(table, scales[scale])
+    for change in changes:
+        table = merged(table, _parsed(change))
+    return recipe_of(table, str(path))
+
+
+def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
+    """Checks a recipe that is already a table, algorithms and models included."""
+    try:
+        recipe: Recipe = checked(Recipe, table, "")
+        for group in recipe.all_groups:
+            recipe.models_of(group)
+        for name in recipe.algorithms:
+            recipe.algorithm(name, Path(source).parent)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from error
+    return recipe
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
+    """A table with another laid over it, key by key."""
+    result = dict(table)
+    for key, value in changes.items():
+        old = result.get(key)
+        result[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _parsed(change: str) -> Table:
+    key, equals, value = change.partition("=")
+    if not equals:
+        raise UsageError(f"--set {change}: write key=value, such as run.rounds=5")
+    for text in (value, f'"{value}"'):
+        try:
+            return tomllib.loads(f"{key.strip()} = {text}")
+        except tomllib.TOMLDecodeError:
+            continue
+    raise UsageError(f"--set {change}: the value is not a TOML value")

@@ -1,0 +1,69 @@
+"""What the server knows about its clients before the first round."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from consort.errors import UsageError
+from consort.params import Params
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who takes part: for every client its tasks and the initial weights of its model.
+
+    Clients of one architecture share one entry in `initial`, so a roster of ten thousand
+    clients holds one model.
+    """
+
+    architectures: Mapping[str, Hashable]
+    initial: Mapping[Hashable, Params]
+    tasks: Mapping[str, tuple[str, ...]]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All clients, in order."""
+        return tuple(self.architectures)
+
+    def model(self, client: str) -> Params:
+        """The weights this client's model starts with."""
+        return self.initial[self.architectures[client]]
+
+    def shared(self, *roles: str) -> Params:
+        """The initial weights that all clients have in common (of some roles, or of all).
+
+        Raises a clear error where two clients' models differ in them.
+        """
+        first, *others = self._representatives()
+        common = self._part(first, roles)
+        for other in others:
+            theirs = self._part(other, roles)
+            if theirs.shapes != common.shapes:
+                raise UsageError(self._difference(first, other, common, theirs, roles))
+        return common
+
+    def _representatives(self) -> list[str]:
+        """One client of every architecture."""
+        first: dict[Hashable, str] = {}
+        for client, key in self.architectures.items():
+            first.setdefault(key, client)
+        return list(first.values())
+
+    def _part(self, client: str, roles: tuple[str, ...]) -> Params:
+        return self.model(client).only(*roles) if roles else self.model(client)
+
+    def _difference(
+        self, first: str, other: str, mine: Params, theirs: Params, roles: tuple[str, ...]
+    ) -> str:
+        odd = sorted(
+            name
+            for name in mine.shapes.keys() | theirs.shapes.keys()
+            if mine.shapes.get(name) != theirs.shapes.get(name)
+        )[0]
+        part = " and ".join(roles) or "whole model"
+        return (
+            f"this algorithm averages the {part}, but clients {first} and {other} differ in "
+            f"{odd!r}: give all clients one architecture and the same tasks, or choose an "
+            "algorithm that shares less (such as fedper or local)"
+        )

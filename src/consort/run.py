@@ -1,0 +1,201 @@
+"""Rounds 1…R of one algorithm on one federation, which can be killed and resumed."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from consort import checkpoint
+from consort.algorithm import Algorithm, Clients
+from consort.checkpoint import StateStore
+from consort.engines.embedded import Embedded
+from consort.engines.engine import Engine
+from consort.engines.host import ClientHost
+from consort.engines.workers import Workers
+from consort.engines.wrappers import Checked, ErrorPolicy, Faulty, Metered, Policed
+from consort.errors import ClientFailed, Failure, NoReplies
+from consort.federation import Federation
+from consort.history import History, Row
+from consort.messages import Call, Replies
+from consort.participation import cohort
+
+_PATTERN = "round-*.ckpt"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a run is, who takes part, and what happens when something goes wrong."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    rounds: int = 10
+    participation: float = 1.0
+    """Share of the clients in each round."""
+    evaluate_every: int = 1
+    """Rounds between evaluations; the last round is always evaluated."""
+    dropout: float = 0.0
+    """Probability that a client is not reached in a round (injected on purpose)."""
+    stragglers: float = 0.0
+    """Probability that a client answers too late to count (injected on purpose)."""
+    on_error: ErrorPolicy = "stop"
+    """What an error of a client means: `stop`, `skip` the client, or `retry`."""
+    retries: int = 2
+
+
+@dataclass
+class Watcher:
+    """Is told how a run goes; progress bars derive from it."""
+
+    def round_started(self, round: int, calls: int) -> None:
+        """A round begins in which about so many calls are made."""
+
+    def answered(self, call: Call) -> None:
+        """A client has answered."""
+
+    def evaluated(self, round: int, replies: Replies) -> None:
+        """The clients have been evaluated."""
+
+    def failed(self, error: ClientFailed) -> None:
+        """A client failed, and the run goes on without it."""
+
+
+@dataclass
+class Run:
+    """One algorithm, one federation, one seed; everything it leaves behind is in `folder`."""
+
+    federation: Federation
+    algorithm: Algorithm[Any]
+    schedule: Schedule = field(default_factory=Schedule)
+    seed: int = 0
+    folder: Path | None = None
+    workers: int = 1
+    watcher: Watcher = field(default_factory=Watcher)
+
+    def __post_init__(self) -> None:
+        if self.algorithm.pools_data:
+            self.federation = self.federation.pooled()
+        self.history = History(self.folder and self.folder / "history.jsonl")
+        self.server: Any = None
+        self._done = 0
+
+    def go(self) -> History:
+        """Runs to the end, from the beginning or from where an earlier go was cut off."""
+        self.federation.compute.apply()
+        roster = self.federation.roster
+        if not self._restore():
+            self.server = self.algorithm.start(roster)
+        if self._done < self.schedule.rounds:
+            engine = self._engine()
+            try:
+                for round_ in range(self._done + 1, self.schedule.rounds + 1):
+                    self._round(round_, engine)
+            finally:
+                engine.close()
+        return self.history
+
+    def _round(self, round_: int, engine: Engine) -> None:
+        start = time.perf_counter()
+        ids = self.federation.client_ids
+        present = cohort(ids, self.schedule.participation, self.seed, round_)
+        self.watcher.round_started(round_, len(present))
+        try:
+            self.server = self.algorithm.round(self.server, self._clients(present, round_, engine))
+        except NoReplies as error:
+            self.watcher.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
+        self._note(round_, "seconds", time.perf_counter() - start)
+        last = round_ == self.schedule.rounds
+        every = self.schedule.evaluate_every
+        if last or (every and round_ % every == 0):
+            self._evaluate(round_, engine)
+        self._note(round_, "peak_memory_mib", _peak_memory())
+        self._save(round_)
+
+    def _clients(
+        self, ids: tuple[str, ...], round_: int, engine: Engine, evaluation: bool = False
+    ) -> Clients:
+        return Clients(
+            ids=ids,
+            round=round_,
+            rounds=self.schedule.rounds,
+            seed=self.seed,
+            engine=engine,
+            population=len(self.federation.client_ids),
+            evaluation=evaluation,
+        )
+
+    def _evaluate(self, round_: int, engine: Engine) -> None:
+        ids = self.federation.evaluation_ids
+        start = time.perf_counter()
+        replies = self.algorithm.evaluate(self.server, self._clients(ids, round_, engine, True))
+        self._note(round_, "evaluation_seconds", time.perf_counter() - start)
+        for client, models in replies.items():
+            for model, splits in models.items():
+                self._note_scores(round_, client, model, splits)
+        self.watcher.evaluated(round_, replies)
+
+    def _note_scores(self, round_: int, client: str, model: str, splits: dict[str, Any]) -> None:
+        for split, scores in splits.items():
+            for task, metrics in scores["tasks"].items():
+                for metric, value in metrics.items():
+                    self.history.add(
+                        Row(round_, metric, value, client, task, split, model, n=scores["n"])
+                    )
+
+    def _engine(self) -> Engine:
+        store = StateStore(self.folder and self.folder / "clients")
+        host = ClientHost(
+            self.federation, self.algorithm, self.seed, self.schedule.rounds, store
+        )
+        engine: Engine = Workers(host, self.workers) if self.workers > 1 else Embedded(host)
+        engine = Metered(engine, self._record)
+        engine = Checked(engine, lambda client: self.federation.blueprint(client).shapes)
+        if self.schedule.dropout or self.schedule.stragglers:
+            engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
+        return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)
+
+    def _record(
+        self, call: Call, down: dict[str, int], up: dict[str, int], seconds: float
+    ) -> None:
+        if not call.evaluation:
+            for metric, sizes in (("bytes_down", down), ("bytes_up", up)):
+                for role, size in sizes.items():
+                    self.history.add(Row(call.round, metric, size, call.client, part=role))
+            self.history.add(Row(call.round, "seconds", seconds, call.client, part=call.method))
+        self.watcher.answered(call)
+
+    def _note(self, round_: int, metric: str, value: float) -> None:
+        self.history.add(Row(round_, metric, value))
+
+    def _save(self, round_: int) -> None:
+        length = self.history.flush()
+        self._done = round_
+        if self.folder is None:
+            return
+        content = {"round": round_, "history": length, "server": self.server}
+        checkpoint.save(self.folder / f"round-{round_:06d}.ckpt", content, durable=True)
+        for old in sorted(self.folder.glob(_PATTERN))[:-2]:
+            old.unlink()
+
+    def _restore(self) -> bool:
+        found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
+        if not found:
+            self.history.cut(0)
+            return False
+        state = self.algorithm.state_type()
+        content = checkpoint.load(found[-1], {state.__name__: state})
+        self._done, self.server = content["round"], content["server"]
+        self.history.cut(content["history"])
+        return True
+
+
+def _peak_memory() -> float:
+    """The largest resident size of this process so far, in MiB (Linux counts in KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+Make = Callable[[], Run]
+__all__ = ["Failure", "Run", "Schedule", "Watcher"]

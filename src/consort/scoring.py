@@ -1,0 +1,58 @@
+"""Measures a model on a client's validation and test examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from consort.data.examples import Examples, Splits
+from consort.messages import Payload
+from consort.models.multitask import MultiTaskModel
+from consort.tasks import Task
+
+BATCH = 200  # larger batches leave the cache and are slower
+
+
+def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Payload:
+    """`{split: {"n": examples, "tasks": {task: {metric: value}}}}`; empty splits are left out."""
+    if model.batchnorm == "recompute":
+        recompute_statistics(model, data.train)
+    model.eval()
+    splits = {"validation": data.validation, "test": data.test}
+    return {
+        name: {"n": len(examples), "tasks": measure(model, tasks, examples)}
+        for name, examples in splits.items()
+        if len(examples)
+    }
+
+
+@torch.inference_mode()
+def measure(
+    model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
+) -> dict[str, dict[str, float]]:
+    """Every metric of every task, in the mode (training or evaluation) the model is in."""
+    meters = {name: task.meter() for name, task in tasks.items()}
+    for start in range(0, len(examples), BATCH):
+        batch = examples.rows(start, start + BATCH)
+        outputs = model(batch.inputs, tasks)
+        for name, meter in meters.items():
+            meter.update(outputs[name], batch.targets[name])
+    return {name: meter.compute() for name, meter in meters.items()}
+
+
+@torch.inference_mode()
+def recompute_statistics(model: nn.Module, examples: Examples) -> None:
+    """Replaces BatchNorm's running statistics by the plain mean over the batches of `examples`."""
+    layers = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None
+    model.train(len(examples) > 1)
+    for start in range(0, len(examples), BATCH):
+        if len(examples) - start > 1:
+            model(examples.inputs[start : start + BATCH])
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum

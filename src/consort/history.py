@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from consort.errors import Failure
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
-@dataclass(frozen=True, slots=True)
-class Row:
+
+class Row(NamedTuple):
     """One measured value.
 
     `model` tells which of a client's models it is of (`global`, `personal`, `tuned`); `part` is the
@@ -69,8 +70,8 @@ class History:
 
 
 def _line(row: Row) -> str:
-    filled = {key: value for key, value in asdict(row).items() if value != ""}
-    return json.dumps(filled, separators=(",", ":")) + "\n"
+    filled = {key: value for key, value in zip(Row._fields, row, strict=True) if value != ""}
+    return _ENCODER.encode(filled) + "\n"
 
 
 def _read(path: Path) -> Iterable[Row]:

@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 
 from consort.client import Client
 from consort.data.examples import Examples
 from consort.errors import Failure
 from consort.optimizers import clip_by_norm, make_optimizer
-from consort.params import Params, has_role
+from consort.params import BUFFERS, Params, has_role, slots
 
 Objective = Callable[[Client, Examples], dict[str, Tensor]]
 """Turns a batch into named losses, one per task and one per added term."""
@@ -31,6 +33,22 @@ def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
     return {
         name: task.loss(outputs[name], batch.targets[name]) for name, task in client.tasks.items()
     }
+
+
+def gradients_of_sum(
+    losses: dict[str, Tensor], _: Sequence[str], params: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    """The gradient of the sum of all losses: the ordinary one."""
+    roots = tuple(losses.values())
+    ones = tuple(torch.ones_like(root) for root in roots)
+    # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
+    grads = _engine_run_backward(
+        roots, ones, False, False, tuple(params), True, accumulate_grad=False
+    )
+    return [
+        torch.zeros_like(param) if grad is None else grad
+        for param, grad in zip(params, grads, strict=True)
+    ]
 
 
 def pull_towards(anchor: Params, strength: float) -> Adjust:
@@ -98,53 +116,42 @@ class LocalTraining:
         client: Client,
         *,
         objective: Objective = task_losses,
-        gradients: Gradients | None = None,
+        gradients: Gradients = gradients_of_sum,
         adjust: Adjust | None = None,
         only: Sequence[str] = (),
     ) -> Trained:
         """Trains the client's model in place; `only` names the roles that move."""
         optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
-        gradients = gradients or self.gradients_of_sum
         rate = self.rate(client.round, client.rounds)
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             for batch in self.batches(client.data.train, client.generator):
                 use_running_statistics_for_one(client.model, batch)
-                losses = objective(client, batch)
+                losses = self.weighted(objective(client, batch))
                 grads = gradients(losses, names, params)
                 if adjust is not None:
                     grads = adjust(names, params, grads)
                 if self.clip is not None:
                     grads = clip_by_norm(grads, self.clip)
-                with torch.no_grad():
-                    optimizer.step(params, list(grads), rate)
-                total += self.value(losses, client)
+                optimizer.step(params, list(grads), rate)
+                total += self.checked(sum(loss.item() for loss in losses.values()), client.round)
                 steps += 1
         return Trained(total / max(steps, 1), steps)
 
-    def gradients_of_sum(
-        self, losses: dict[str, Tensor], _: Sequence[str], params: Sequence[Tensor]
-    ) -> Sequence[Tensor]:
-        """The gradient of the weighted sum of all losses."""
-        return torch.autograd.grad(
-            self.weighted_sum(losses), params, allow_unused=True, materialize_grads=True
-        )
+    def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Every loss times its task's weight."""
+        if not self.task_weights:
+            return losses
+        return {name: loss * self.task_weights.get(name, 1.0) for name, loss in losses.items()}
 
-    def weighted_sum(self, losses: dict[str, Tensor]) -> Tensor:
-        """All losses, each times its task's weight."""
-        if not self.task_weights and len(losses) == 1:
-            return next(iter(losses.values()))
-        return torch.stack([self.task_weights.get(n, 1.0) * v for n, v in losses.items()]).sum()
-
-    def value(self, losses: dict[str, Tensor], client: Client) -> float:
-        """The sum as a number; a loss that is no number ends the training."""
-        value = self.weighted_sum(losses).item()
-        if not math.isfinite(value):
+    def checked(self, loss: float, round: int) -> float:
+        """The loss, unless it is no number: that ends the training."""
+        if not math.isfinite(loss):
             raise Failure(
-                f"the training loss became {value} in round {client.round}: lower the learning "
-                f"rate (local.lr = {self.lr}) or limit the gradient (local.clip)"
+                f"the training loss became {loss} in round {round}: lower the learning rate "
+                f"(local.lr = {self.lr}) or limit the gradient (local.clip)"
             )
-        return value
+        return loss
 
     def batches(self, examples: Examples, generator: Generator) -> Iterator[Examples]:
         """Shuffled batches for all epochs (or steps); one gather per epoch, then views."""
@@ -152,9 +159,7 @@ class LocalTraining:
         left = self.steps if self.steps is not None else self.epochs * per_epoch
         while left > 0:
             order = torch.randperm(len(examples), generator=generator)
-            shuffled = examples.take(order)
-            for start in range(0, len(examples), self.batch)[:left]:
-                yield shuffled.rows(start, start + self.batch)
+            yield from islice(examples.take(order).batches(self.batch), left)
             left -= per_epoch
 
     def rate(self, round: int, rounds: int) -> float:
@@ -174,14 +179,17 @@ def moving(
     model: nn.Module, only: Sequence[str]
 ) -> Iterator[tuple[list[str], list[Tensor]]]:
     """Training mode, with every parameter frozen that has none of the roles in `only`."""
-    named = list(model.named_parameters())
-    chosen = [(n, p) for n, p in named if not only or any(has_role(n, role) for role in only)]
-    frozen = [p for n, p in named if only and not any(has_role(n, role) for role in only)]
-    model.train()
+    params = {n: p for n, p in slots(model).items() if not has_role(n, BUFFERS)}
+    chosen = {
+        n: p for n, p in params.items() if not only or any(has_role(n, role) for role in only)
+    }
+    frozen = [param for name, param in params.items() if name not in chosen]
     for param in frozen:
         param.requires_grad_(False)
+    if not model.training:
+        model.train()
     try:
-        yield [name for name, _ in chosen], [param for _, param in chosen]
+        yield list(chosen), list(chosen.values())
     finally:
         for param in frozen:
             param.requires_grad_(True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -161,16 +162,28 @@ def tensors_in(value: Any) -> Iterator[tuple[str, Tensor]]:
 
 def check(payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuses a payload whose numbers are not finite or whose parameters are not the model's."""
+    floating = []
     for name, tensor in tensors_in(payload):
         if name and name not in shapes:
             raise Refused(f"its model has no parameter {name!r}")
-        if name and tuple(tensor.shape) != shapes[name]:
+        if name and tensor.shape != shapes[name]:
             raise Refused(
                 f"parameter {name!r} has shape {tuple(tensor.shape)}, expected {shapes[name]}"
             )
-        if name and not tensor.is_floating_point():
+        if tensor.is_floating_point():
+            floating.append((name, tensor))
+        elif name:
             raise Refused(f"parameter {name!r} has type {tensor.dtype}, expected floating point")
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+    _check_finite(floating)
+
+
+def _check_finite(tensors: Sequence[tuple[str, Tensor]]) -> None:
+    """One sum over everything first: only if that is not finite, each tensor is looked at."""
+    lengths = torch._foreach_norm([tensor for _, tensor in tensors], 1) if tensors else ()
+    if math.isfinite(sum(float(length) for length in lengths)):
+        return
+    for name, tensor in tensors:
+        if not bool(torch.isfinite(tensor).all()):
             raise Refused(f"{name or 'a tensor'} holds NaN or infinite values")
 
 

@@ -14,20 +14,21 @@ BUFFERS = "buffers"
 _CHUNK = 1 << 16
 
 
-def slots(module: nn.Module) -> dict[str, Tensor]:
+def slots(module: nn.Module) -> Mapping[str, Tensor]:
     """The live tensors of a module that take part in federation, by name.
 
-    Running statistics come under `buffers.<name>`, and only where the module's BatchNorm
-    policy lets them travel. Counters and other integer buffers always stay where they are.
+    A module may answer this itself, as `MultiTaskModel` does; of others, all parameters and
+    all running statistics take part.
     """
-    found: dict[str, Tensor] = dict(module.named_parameters())
-    if getattr(module, "batchnorm", "average") == "average":
-        found |= statistics(module)
-    return found
+    own = getattr(module, "slots", None)
+    return own() if own else {**dict(module.named_parameters()), **statistics(module)}
 
 
 def statistics(module: nn.Module) -> dict[str, Tensor]:
-    """The floating-point buffers of a module, each under `buffers.<name>`."""
+    """The running statistics of a module, each under `buffers.<name>`.
+
+    Counters and other integer buffers always stay where they are.
+    """
     return {
         f"{BUFFERS}.{name}": buffer
         for name, buffer in module.named_buffers()

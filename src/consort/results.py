@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, quantiles
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from consort.errors import Failure, UsageError
 from consort.history import History, Row
 from consort.statistics import Spread, Summary, spread, summarise
+
+if TYPE_CHECKING:
+    from consort.recipe import Published
 
 MIB = 2**20
 
@@ -24,7 +26,7 @@ Aspect: TypeAlias = Literal["round", "client", "role"]
 
 _ASPECTS: tuple[Aspect, ...] = ("round", "client", "role")
 _COSTS = ("bytes", "bytes_up", "bytes_down", "seconds")
-_REQUIRED = ("title", "algorithm", "reports", "seed", "rounds", "tasks", "clients")
+_FIELDS = ("algorithm", "seed", "reports", "tasks", "clients")
 
 
 class Series(NamedTuple):
@@ -34,13 +36,6 @@ class Series(NamedTuple):
     metric: str
     split: str
     model: str
-
-
-class Score(NamedTuple):
-    """One client's value, and how many examples it is over."""
-
-    value: float
-    n: int
 
 
 class Point(NamedTuple):
@@ -56,9 +51,9 @@ class _Index:
     """The rows of a history, each where it will be looked for."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        self.scores: dict[Series, dict[int, dict[str, Score]]] = defaultdict(dict)
+        self.scores: dict[Series, dict[int, dict[str, tuple[float, int]]]] = defaultdict(dict)
         self.bytes: dict[str, Counter[tuple[int, str, str]]] = defaultdict(Counter)
-        self.client_seconds: Counter[str] = Counter()
+        self.client_seconds: dict[str, float] = defaultdict(float)
         self.rounds: dict[str, dict[int, float]] = defaultdict(dict)
         for row in rows:
             self._take(row)
@@ -66,13 +61,12 @@ class _Index:
     def _take(self, row: Row) -> None:
         if row.split:
             series = Series(row.task, row.metric, row.split, row.model)
-            clients = self.scores[series].setdefault(row.round, {})
-            clients[row.client] = Score(row.value, row.n)
+            self.scores[series].setdefault(row.round, {})[row.client] = row.value, row.n
         elif row.metric in ("bytes_up", "bytes_down"):
             direction = row.metric.removeprefix("bytes_")
-            self.bytes[direction][row.round, row.client, row.part] += row.value  # type: ignore[assignment]
+            self.bytes[direction][row.round, row.client, row.part] += int(row.value)
         elif row.client:
-            self.client_seconds[row.client] += row.value  # type: ignore[assignment]
+            self.client_seconds[row.client] += row.value
         else:
             self.rounds[row.metric][row.round] = row.value
 
@@ -81,49 +75,40 @@ class _Index:
 class Result:
     """One run: one algorithm on one federation with one seed, finished or still going."""
 
+    algorithm: str
+    """The algorithm's name in the recipe."""
+    seed: int
+    reports: str
+    """Which of the models stands for the algorithm in tables."""
+    tasks: Mapping[str, Mapping[str, Any]]
+    """Every task with its `metric` and whether `higher_is_better`."""
+    clients: Mapping[str, Mapping[str, Any]]
+    """What is known of every client."""
     folder: Path
-    about: Mapping[str, Any]
-    """The contents of `run.json`."""
+    about: Mapping[str, Any] = field(repr=False)
+    """Everything that `run.json` says."""
     _index: _Index = field(repr=False)
 
     @classmethod
     def load(cls, folder: Path) -> Result:
         """Reads a run's folder."""
         about = _about(folder)
-        result = cls(folder, about, _Index(History(folder / "history.jsonl")))
-        if not result.evaluated:
+        index = _Index(History(folder / "history.jsonl"))
+        if not index.scores:
             raise Failure(
                 f"{folder}: no results yet; wait for the first evaluation, "
                 f"or go on with `consort resume {folder}`"
             )
-        return result
-
-    @property
-    def algorithm(self) -> str:
-        """The label of the algorithm in this run."""
-        return str(self.about["algorithm"])
-
-    @property
-    def seed(self) -> int:
-        """The seed of this run."""
-        return int(self.about["seed"])
-
-    @property
-    def tasks(self) -> Mapping[str, Mapping[str, Any]]:
-        """Every task with its `metric` and whether `higher_is_better`."""
-        tasks: Mapping[str, Mapping[str, Any]] = self.about["tasks"]
-        return tasks
-
-    @property
-    def clients(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is known of every client."""
-        clients: Mapping[str, Mapping[str, Any]] = self.about["clients"]
-        return clients
-
-    @property
-    def reports(self) -> str:
-        """Which of the models stands for this algorithm in tables."""
-        return str(self.about["reports"])
+        return cls(
+            algorithm=about["algorithm"],
+            seed=about["seed"],
+            reports=about["reports"],
+            tasks=about["tasks"],
+            clients=about["clients"],
+            folder=folder,
+            about=about,
+            _index=index,
+        )
 
     @property
     def series(self) -> list[Series]:
@@ -134,6 +119,11 @@ class Result:
     def evaluated(self) -> list[int]:
         """The rounds with an evaluation."""
         return sorted({round_ for rounds in self._index.scores.values() for round_ in rounds})
+
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds were trained."""
+        return len(self._index.rounds["seconds"]) or self.last_round
 
     @cached_property
     def own_metrics(self) -> dict[str, bool]:
@@ -152,67 +142,56 @@ class Result:
     def best_round(self) -> int:
         """The round that validation prefers, the earliest of equals; test data have no say.
 
-        Tasks have units of their own, so a round is judged by how many rounds are strictly better,
-        added up over the tasks. Without validation examples it is the last round.
+        With one metric it is the round with the best mean. Several metrics have units of their own,
+        so each counts by how far it got from its worst round (0) to its best (1). Without
+        validation examples it is the last round.
         """
-        worse = [rank for task in self.tasks if (rank := self._ranks(task))]
-        if not worse:
+        merits = [merit for metric in self.own_metrics if (merit := self._merit(metric))]
+        if not merits:
             return self.last_round
-        return min(self.evaluated, key=lambda r: (sum(rank[r] for rank in worse), r))
+        return max(self.evaluated, key=lambda r: (sum(merit.get(r, 0.0) for merit in merits), -r))
 
-    def _ranks(self, task: str) -> dict[int, int]:
-        metric, sign = self.tasks[task]["metric"], 1 if self.tasks[task]["higher_is_better"] else -1
-        means = {p.round: sign * p.mean for p in self.curve(task, metric, "validation")}
-        goodness = {r: -math.inf if math.isnan(mean) else mean for r, mean in means.items()}
-        ordered = sorted(goodness.values())
-        lowest = -math.inf  # a round in which nobody could be evaluated on this task
-        return goodness and {
-            r: len(ordered) - bisect_right(ordered, goodness.get(r, lowest)) for r in self.evaluated
-        }
+    def _merit(self, metric: str) -> dict[int, float]:
+        means = {r: _mean(self.by_client(metric, r, "validation").values()) for r in self.evaluated}
+        means = {r: mean for r, mean in means.items() if not math.isnan(mean)}
+        if not means:
+            return {}
+        low, high = min(means.values()), max(means.values())
+        worst, best = (low, high) if self.own_metrics[metric] else (high, low)
+        return {r: (mean - worst) / ((best - worst) or 1.0) for r, mean in means.items()}
 
     def clients_at(
-        self,
-        round: int,
-        task: str,
-        metric: str | None = None,
-        split: str = "test",
-        model: str | None = None,
+        self, round: int, task: str, metric: str = "", split: str = "test", model: str = ""
     ) -> dict[str, float]:
         """Every client's value in a round; by default the task's own metric, the reported model."""
         scores = self._scores(round, task, metric, split, model)
-        return {client: score.value for client, score in scores.items()}
+        return {client: scores[client][0] for client in sorted(scores)}
 
     def spread(
-        self,
-        round: int,
-        task: str,
-        metric: str | None = None,
-        split: str = "test",
-        model: str | None = None,
+        self, round: int, task: str, metric: str = "", split: str = "test", model: str = ""
     ) -> Spread:
-        """How the clients differ in a round, given like in `clients_at`."""
+        """How the clients differ in a round; the arguments are those of `clients_at`."""
         scores = self._scores(round, task, metric, split, model).values()
         if not scores:
             raise Failure(f"{self.folder}: nothing was measured of task {task} in round {round}")
-        return spread([score.value for score in scores], [score.n for score in scores])
-
-    def curve(
-        self, task: str, metric: str, split: str = "test", model: str | None = None
-    ) -> list[Point]:
-        """The clients' mean and middle half in every round with an evaluation."""
-        rounds = self._index.scores.get(Series(task, metric, split, model or self.reports), {})
-        return [
-            Point(r, *_middle([score.value for score in rounds[r].values()]))
-            for r in sorted(rounds)
-        ]
+        return spread([value for value, _ in scores], [n for _, n in scores])
 
     def _scores(
-        self, round: int, task: str, metric: str | None, split: str, model: str | None
-    ) -> dict[str, Score]:
+        self, round: int, task: str, metric: str, split: str, model: str
+    ) -> dict[str, tuple[float, int]]:
         if task not in self.tasks:
             raise UsageError(f"{self.folder}: no task `{task}`; there are {', '.join(self.tasks)}")
         series = Series(task, metric or self.tasks[task]["metric"], split, model or self.reports)
-        return dict(sorted(self._index.scores.get(series, {}).get(round, {}).items()))
+        return self._index.scores.get(series, {}).get(round, {})
+
+    def curve(
+        self, task: str, metric: str = "", split: str = "test", model: str = ""
+    ) -> list[Point]:
+        """The clients' mean and middle half in every round with an evaluation."""
+        rounds = {r: self.clients_at(r, task, metric, split, model) for r in self.evaluated}
+        return [
+            Point(r, *_middle(list(clients.values()))) for r, clients in rounds.items() if clients
+        ]
 
     def per_round(self, metric: str) -> dict[int, float]:
         """A value of the whole run, such as `seconds` or `peak_memory_mib`, in every round."""
@@ -222,31 +201,22 @@ class Result:
         """How long every client worked, all rounds together."""
         return dict(sorted(self._index.client_seconds.items()))
 
-    def bytes(
-        self, direction: Direction, by: Aspect = "role", role: str | None = None
-    ) -> dict[Any, float]:
-        """Bytes that went `up` or `down`, added up by round, client or role; perhaps of one role."""
+    def bytes(self, direction: Direction, by: Aspect = "role", role: str = "") -> dict[Any, int]:
+        """Bytes that went `up` or `down`, by round, client or role; of one role if it is given."""
         sizes: Counter[Any] = Counter()
         position = _ASPECTS.index(by)
         for key, size in self._index.bytes.get(direction, {}).items():
-            if role is None or key[2] == role:
+            if role in ("", key[2]):
                 sizes[key[position]] += size
         return dict(sorted(sizes.items()))
 
-    def by_client(self, metric: str, round: int) -> dict[str, float]:
-        """Every client's test value of a metric, the mean over its tasks that have this metric."""
+    def by_client(self, metric: str, round: int, split: str = "test") -> dict[str, float]:
+        """Every client's value of a metric: the mean over its tasks that have this metric."""
         values: dict[str, list[float]] = defaultdict(list)
         for task in self.tasks:
-            for client, value in self.clients_at(round, task, metric).items():
+            for client, value in self.clients_at(round, task, metric, split).items():
                 values[client].append(value)
-        return {client: fmean(values[client]) for client in sorted(values)}
-
-    def worst(self, metric: str, round: int) -> float:
-        """The value of the client that is served worst."""
-        values = self.by_client(metric, round).values()
-        if not values or any(map(math.isnan, values)):
-            return math.nan
-        return min(values) if self.own_metrics[metric] else max(values)
+        return {client: _mean(values[client]) for client in sorted(values)}
 
     def metric_names(self) -> list[str]:
         """What `value` can be asked for."""
@@ -261,27 +231,25 @@ class Result:
         `accuracy` is the mean over clients (of the mean over a client's tasks) of the reported
         model on test data in the last round, `best_accuracy` the same in the best round by
         validation, `worst_accuracy` the worst client in the last round. `bytes`, `bytes_up`,
-        `bytes_down` and `seconds` are totals of the run.
+        `bytes_down` and `seconds` are totals of the run. What diverged is not a number.
         """
         names = self.metric_names()
         if name not in names:
             raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(names)}")
         if name in _COSTS:
             return self._cost(name)
-        if name.startswith("worst_"):
-            return self.worst(name.removeprefix("worst_"), self.last_round)
-        best = name.startswith("best_")
-        round_ = self.best_round if best else self.last_round
-        values = self.by_client(name.removeprefix("best_"), round_).values()
-        return fmean(values) if values else math.nan
+        metric = name.removeprefix("best_").removeprefix("worst_")
+        round_ = self.best_round if name.startswith("best_") else self.last_round
+        values = self.by_client(metric, round_).values()
+        if name.startswith("worst_") and not math.isnan(_mean(values)):
+            return min(values) if self.own_metrics[metric] else max(values)
+        return _mean(values)
 
     def _cost(self, name: str) -> float:
         if name == "seconds":
-            return sum(self.per_round("seconds").values())
-        directions: tuple[Direction, ...] = ("up", "down")
-        return float(
-            sum(sum(self.bytes(d).values()) for d in directions if name in ("bytes", f"bytes_{d}"))
-        )
+            return math.fsum(self.per_round("seconds").values())
+        up, down = (sum(self.bytes(direction).values()) for direction in ("up", "down"))
+        return float({"bytes": up + down, "bytes_up": up, "bytes_down": down}[name])
 
 
 @dataclass(frozen=True)
@@ -302,7 +270,7 @@ class Line:
     mib_per_round: Summary
     seconds_per_round: Summary
     published: float | None
-    """What a paper reports for this algorithm, in its first metric."""
+    """What a paper reports for this algorithm and metric, on our scale."""
 
 
 def by_algorithm(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -319,34 +287,36 @@ def by_algorithm(results: Sequence[Result]) -> dict[str, list[Result]]:
     return told_apart
 
 
-def compare_table(
-    results: Sequence[Result], published: Mapping[str, float] | None = None
-) -> list[Line]:
+def compare_table(results: Sequence[Result], published: Sequence[Published] = ()) -> list[Line]:
     """One line per algorithm, and per metric where tasks have different ones."""
     return [
-        _line(algorithm, runs, metric, (published or {}).get(algorithm) if place == 0 else None)
+        _line(algorithm, runs, metric, _published(runs[0].algorithm, metric, published))
         for algorithm, runs in by_algorithm(results).items()
-        for place, metric in enumerate(runs[0].own_metrics)
+        for metric in runs[0].own_metrics
     ]
 
 
-def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float | None) -> Line:
-    def over_seeds(values: Iterable[float]) -> Summary:
-        return summarise(list(values))
+def _published(algorithm: str, metric: str, sources: Sequence[Published]) -> float | None:
+    for source in sources:
+        if source.metric == metric and algorithm in source.values:
+            return source.values[algorithm] / (100 if source.percent else 1)
+    return None
 
-    def rounds(run: Result) -> int:
-        return len(run.per_round("seconds")) or run.last_round
+
+def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float | None) -> Line:
+    def over_seeds(measure: Callable[[Result], float]) -> Summary:
+        return summarise(list(map(measure, runs)))
 
     return Line(
         algorithm=algorithm,
         metric=metric,
         higher_is_better=runs[0].own_metrics[metric],
-        last=over_seeds(run.value(metric) for run in runs),
-        best=over_seeds(run.value(f"best_{metric}") for run in runs),
-        client_std=over_seeds(_client_std(run, metric) for run in runs),
-        worst=over_seeds(run.value(f"worst_{metric}") for run in runs),
-        mib_per_round=over_seeds(run.value("bytes") / MIB / rounds(run) for run in runs),
-        seconds_per_round=over_seeds(run.value("seconds") / rounds(run) for run in runs),
+        last=over_seeds(lambda run: run.value(metric)),
+        best=over_seeds(lambda run: run.value(f"best_{metric}")),
+        client_std=over_seeds(lambda run: _client_std(run, metric)),
+        worst=over_seeds(lambda run: run.value(f"worst_{metric}")),
+        mib_per_round=over_seeds(lambda run: run.value("bytes") / MIB / run.rounds_done),
+        seconds_per_round=over_seeds(lambda run: run.value("seconds") / run.rounds_done),
         published=published,
     )
 
@@ -356,28 +326,28 @@ def _client_std(run: Result, metric: str) -> float:
     return spread(values, [1.0] * len(values)).std if values else math.nan
 
 
-def _middle(values: list[float]) -> tuple[float, float, float]:
-    if len(values) == 1:
-        return values[0], values[0], values[0]
-    if any(map(math.isnan, values)):
-        return math.nan, math.nan, math.nan
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return fmean(numbers) if numbers and all(map(math.isfinite, numbers)) else math.nan
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float, float]:
+    mean = _mean(values)
+    if len(values) < 2 or math.isnan(mean):
+        return mean, mean, mean
     low, _, high = quantiles(values, n=4, method="inclusive")
-    return fmean(values), low, high
+    return mean, low, high
 
 
 def _about(folder: Path) -> Mapping[str, Any]:
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder; give the folder that a run wrote")
     path = folder / "run.json"
     if not path.is_file():
-        raise UsageError(
-            f"{folder}: not a run, because it has no run.json; give a run's own folder"
-        )
+        raise UsageError(f"{folder} holds no run: there is no run.json in it")
     try:
         about: dict[str, Any] = json.loads(path.read_text())
-        missing = [key for key in _REQUIRED if key not in about]
+        missing = [key for key in _FIELDS if key not in about]
     except (ValueError, TypeError) as error:
-        raise Failure(f"{path}: cannot be read; start the run again in a new folder") from error
+        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
     if missing:
-        raise Failure(f"{path}: {', '.join(missing)} is missing; start the run again")
+        raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
     return about

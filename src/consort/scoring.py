@@ -34,8 +34,7 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Every metric of every task, in the mode (training or evaluation) the model is in."""
     meters = {name: task.meter() for name, task in tasks.items()}
-    for start in range(0, len(examples), BATCH):
-        batch = examples.rows(start, start + BATCH)
+    for batch in examples.batches(BATCH):
         outputs = model(batch.inputs, tasks)
         for name, meter in meters.items():
             meter.update(outputs[name], batch.targets[name])
@@ -51,8 +50,8 @@ def recompute_statistics(model: nn.Module, examples: Examples) -> None:
         layer.reset_running_stats()
         layer.momentum = None
     model.train(len(examples) > 1)
-    for start in range(0, len(examples), BATCH):
-        if len(examples) - start > 1:
-            model(examples.inputs[start : start + BATCH])
+    for batch in examples.batches(BATCH):
+        if len(batch) > 1:
+            model(batch.inputs)
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum

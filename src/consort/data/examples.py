@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,13 +25,13 @@ class Examples:
 
     def __post_init__(self) -> None:
         for task, target in self.targets.items():
-            if len(target) != len(self.inputs):
+            if target.shape[0] != self.inputs.shape[0]:
                 raise ValueError(
                     f"task {task!r} has {len(target)} targets for {len(self.inputs)} inputs"
                 )
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return self.inputs.shape[0]
 
     def take(self, index: Tensor) -> Examples:
         """The examples at these positions, in this order."""
@@ -40,12 +40,11 @@ class Examples:
             {task: gather(target, index) for task, target in self.targets.items()},
         )
 
-    def rows(self, start: int, stop: int) -> Examples:
-        """The examples from `start` to before `stop`, as views."""
-        return Examples(
-            self.inputs[start:stop],
-            {task: target[start:stop] for task, target in self.targets.items()},
-        )
+    def batches(self, size: int) -> Iterator[Examples]:
+        """Views of `size` examples each, in order; the last may be smaller."""
+        targets = zip(*(target.split(size) for target in self.targets.values()), strict=True)
+        for inputs, values in zip(self.inputs.split(size), targets, strict=True):
+            yield Examples(inputs, dict(zip(self.targets, values, strict=True)))
 
     def only(self, tasks: Sequence[str]) -> Examples:
         """The same inputs with the targets of some tasks."""

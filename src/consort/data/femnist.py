@@ -28,7 +28,9 @@ REDUCED = "images/femnist_digits_12clients.npz"
 def femnist(folder: Path | None) -> Dataset:
     """FEMNIST with its writers as natural clients, from LEAF's JSON files on disk."""
     folder = data_folder(folder, "femnist", twin="synthetic_writers")
-    files = sorted((folder / PUBLISHED).glob("t*/*.json"))
+    files = sorted(
+        file for part in ("train", "test") for file in (folder / PUBLISHED / part).glob("*.json")
+    )
     if files:
         images, labels, owners = _published(files)
         classes = CLASSES

@@ -19,14 +19,13 @@ def data_folder(folder: Path | None, name: str, twin: str) -> Path:
             f"data set {name!r} is read from disk: name its folder with --data or CONSORT_DATA, "
             f"or use {twin!r}, which needs no files"
         )
-    if not folder.is_dir():
-        raise UsageError(f"data set {name!r}: the data folder {folder} does not exist")
     return folder
 
 
 def no_layout(folder: Path, name: str, layouts: tuple[str, ...]) -> UsageError:
     """The error for a folder in which none of the accepted layouts is found."""
-    return UsageError(f"data set {name!r}: {folder} holds none of: {'; '.join(layouts)}")
+    found = "holds none of these" if folder.is_dir() else "does not exist, and should hold"
+    return UsageError(f"data set {name!r}: {folder} {found}: {', or '.join(layouts)}")
 
 
 def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, Self
 
 from torch import Tensor, nn
+
+from consort.params import statistics
 
 BatchNormPolicy = Literal["average", "local", "recompute"]
 
@@ -34,6 +36,19 @@ class MultiTaskModel(nn.Module):
         self.decoders = nn.ModuleDict(decoders or {})
         self.heads = nn.ModuleDict(heads)
         self.batchnorm: BatchNormPolicy = batchnorm
+        self._slots: dict[str, Tensor] | None = None
+
+    def slots(self) -> dict[str, Tensor]:
+        """The live tensors that take part in federation: see `consort.params.slots`."""
+        if self._slots is None:
+            self._slots = dict(self.named_parameters())
+            if self.batchnorm == "average":
+                self._slots |= statistics(self)
+        return self._slots
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self._slots = None  # a change of type or layout may replace buffers
+        return super()._apply(fn, recurse)
 
     def forward(self, inputs: Tensor, tasks: Iterable[str] | None = None) -> dict[str, Tensor]:
         """The output of every task (or of those named) for a batch of inputs."""

@@ -33,11 +33,12 @@ def _triangle(u: Pixels, v: Pixels) -> Pixels:
 
 
 def _ring(u: Pixels, v: Pixels) -> Pixels:
-    return np.maximum(1.5 * np.hypot(u, v), 1.5 - np.hypot(u, v)) * 0.9
+    return 0.5 + 2 * abs(np.hypot(u, v) - 0.75)
 
 
 def _star(u: Pixels, v: Pixels) -> Pixels:
-    return np.hypot(u, v) * (1.4 + 0.5 * np.cos(5 * np.arctan2(v, u)))
+    wave: Pixels = np.cos(5 * np.arctan2(v, u))
+    return (1.4 + 0.5 * wave) * np.hypot(u, v)
 
 
 def _half(u: Pixels, v: Pixels) -> Pixels:

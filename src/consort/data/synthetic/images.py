@@ -19,7 +19,7 @@ from consort.tasks import Classification
 
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=8)]
-Noise = Annotated[float, Field(ge=0)]
+Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def synthetic_images(

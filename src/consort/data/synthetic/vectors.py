@@ -23,7 +23,7 @@ def synthetic_vectors(
     classes: Annotated[int, Field(ge=2)] = 10,
     examples: Annotated[int, Field(ge=1)] = 10_000,
     features: Annotated[int, Field(ge=1)] = 32,
-    noise: Annotated[float, Field(ge=0)] = 0.7,
+    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7,
 ) -> Dataset:
     """Gaussian clusters, three per class, bent by a random non-linear map."""
     rng = np.random.default_rng(derive(seed, "synthetic_vectors"))

@@ -1,0 +1,1 @@
+"""Pages about runs and federations: one HTML file each, which needs no network."""

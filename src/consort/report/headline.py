@@ -1,0 +1,72 @@
+"""The result in brief: tiles for one algorithm, the table of a paper for several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from consort.report.html import Columns, Html, table, tiles
+from consort.report.numbers import amount, amount_text, score, summary, words
+from consort.results import Line
+from consort.statistics import Summary
+
+
+def headline_tiles(lines: Sequence[Line]) -> Html:
+    """One algorithm at a glance."""
+    traffic = f"{amount_text(lines[0].mib_per_round.mean)} MiB"
+    time = f"{amount_text(lines[0].seconds_per_round.mean)} s"
+    return tiles(
+        [
+            *(fact for line in lines for fact in _facts(line)),
+            ("Traffic per round", traffic, "up and down, all clients"),
+            ("Time per round", time, "without evaluation"),
+        ]
+    )
+
+
+def _facts(line: Line) -> Iterator[tuple[str, str, str]]:
+    metric = words(line.metric).capitalize()
+    yield metric, _text(line.last), "mean over clients, last round"
+    yield f"{metric}, best round", _text(line.best), "chosen by validation"
+    yield "Worst client", _text(line.worst), f"standard deviation {_text(line.client_std)}"
+    if line.published is not None:
+        yield "Published", _text(Summary(line.published, 0, 1)), "beside our mean over clients"
+
+
+def headline(lines: Sequence[Line]) -> Html:
+    """The table of a paper: one line per algorithm."""
+    metrics = {line.metric for line in lines}
+    columns: Columns[Line] = {
+        "Algorithm": lambda line: line.algorithm,
+        "Metric": lambda line: line.metric,
+        "Last round": lambda line: summary(line.last, _leads(line, lines, "last")),
+        "Best by validation": lambda line: summary(line.best, _leads(line, lines, "best")),
+        "Published": lambda line: score(math.nan if line.published is None else line.published),
+        "Std of clients": lambda line: summary(line.client_std),
+        "Worst client": lambda line: summary(line.worst, _leads(line, lines, "worst")),
+        "MiB per round": lambda line: amount(line.mib_per_round.mean),
+        "Seconds per round": lambda line: amount(line.seconds_per_round.mean),
+    }
+    superfluous = {
+        *(["Metric"] if len(metrics) == 1 else []),
+        *(["Published"] if all(line.published is None for line in lines) else []),
+    }
+    shown = {name: show for name, show in columns.items() if name not in superfluous}
+    what = words(lines[0].metric) if len(metrics) == 1 else "values"
+    return table(lines, shown, f"Test {what}, mean over clients{_seeds(lines)}. Bold is best.")
+
+
+def _seeds(lines: Sequence[Line]) -> str:
+    seeds = max(line.last.n for line in lines)
+    return f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
+
+
+def _leads(line: Line, lines: Sequence[Line], column: str) -> bool:
+    rivals = [getattr(rival, column).mean for rival in lines if rival.metric == line.metric]
+    known = [value for value in rivals if not math.isnan(value)]
+    best = max if line.higher_is_better else min
+    return len(rivals) > 1 and bool(known) and getattr(line, column).mean == best(known)
+
+
+def _text(values: Summary) -> str:
+    return str(summary(values).text)

@@ -1,0 +1,184 @@
+"""The report: one page about one run, or about several side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from consort.claims import Verdict
+from consort.errors import UsageError
+from consort.report import holdings
+from consort.report.costs import (
+    WAYS,
+    seconds_per_client,
+    seconds_per_round,
+    traffic_by_role,
+    traffic_compared,
+    traffic_per_round,
+)
+from consort.report.curves import band_meaning, client_spread, curves
+from consort.report.document import write_page
+from consort.report.headline import headline, headline_tiles
+from consort.report.html import Content, Html, details, grid, join, plot, properties, tag
+from consort.report.numbers import words
+from consort.report.study import Study
+from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
+from consort.results import Result, compare_table
+
+if TYPE_CHECKING:
+    from consort.recipe import Published
+
+_SPLITS = ("test", "validation")
+
+
+def write_report(
+    results: Sequence[Result],
+    path: Path,
+    verdicts: Sequence[Verdict] = (),
+    published: Sequence[Published] = (),
+) -> Path:
+    """Writes everything these runs measured into one self-contained HTML file."""
+    if not results:
+        raise UsageError(f"{path}: a report needs at least one run")
+    study = Study.of(results)
+    sections: dict[str, Content] = {
+        "Summary": _summary(study, published),
+        "Claims": _claims(verdicts),
+        "Curves": _curves(study),
+        "Clients": _clients(study),
+        "Traffic": _traffic(study),
+        "Time": _time(study),
+        "Federation": _federation(study),
+        "Recipe": _recipe(study),
+    }
+    return write_page(path, _title(study), _subtitle(study), sections)
+
+
+def _title(study: Study) -> str:
+    title = str(study.first.about["title"]) or "A federation"
+    return f"{title}: {study.first.algorithm}" if study.one_algorithm else title
+
+
+def _subtitle(study: Study) -> str:
+    first = study.first
+    algorithms, seeds = len(study.groups), len({run.seed for run in study.runs})
+    rounds = max(run.rounds_done for run in study.runs)
+    unfinished = [run for run in study.runs if run.rounds_done < run.about["rounds"]]
+    facts = [
+        _some(algorithms, "algorithm"),
+        _some(seeds, "seed"),
+        _some(len(first.clients), "client"),
+        _some(len(study.tasks), "task"),
+        f"{rounds} of {first.about['rounds']} rounds" if unfinished else _some(rounds, "round"),
+    ]
+    return " · ".join(facts)
+
+
+def _some(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _summary(study: Study, published: Sequence[Published]) -> Html:
+    lines = compare_table(study.runs, published)
+    table = headline_tiles(lines) if study.one_algorithm else headline(lines)
+    about = {
+        algorithm: f"{runs[0].about['description']} Reported: the {runs[0].reports} model."
+        for algorithm, runs in study.groups.items()
+    }
+    return join([table, properties(about), tag("h3", "Tasks"), task_table(study)])
+
+
+def _claims(verdicts: Sequence[Verdict]) -> Html:
+    return join(
+        tag(
+            "div",
+            tag("span", verdict.outcome, class_=f"verdict {verdict.outcome}"),
+            tag("code", verdict.claim),
+            tag("p", verdict.detail),
+            class_="claim",
+        )
+        for verdict in verdicts
+    )
+
+
+def _curves(study: Study) -> Html:
+    parts: list[Html] = [tag("p", band_meaning(study), class_="note")]
+    for task, about in study.tasks.items():
+        others = {s.metric for run in study.runs for s in run.series if s.task == task}
+        parts.append(_metric_curves(study, task, about["metric"]))
+        rest = sorted(others - {about["metric"]})
+        if rest:
+            more = (_metric_curves(study, task, metric) for metric in rest)
+            parts.append(details(f"More of {task}: {', '.join(map(words, rest))}", *more))
+    return join(parts)
+
+
+def _metric_curves(study: Study, task: str, metric: str) -> Html:
+    measured = {s.split for run in study.runs for s in run.series if s[:2] == (task, metric)}
+    return grid(
+        *(
+            plot(f"{task}: {split} {words(metric)}", curves(study, task, metric, split))
+            for split in _SPLITS
+            if split in measured
+        )
+    )
+
+
+def _clients(study: Study) -> Html:
+    pictures = (plot(f"{task}: every client", client_spread(study, task)) for task in study.tasks)
+    return join([grid(*pictures), client_table(study)])
+
+
+def _traffic(study: Study) -> Html:
+    if not any(run.value("bytes") for run in study.runs):
+        return tag("p", "Nothing was sent.")
+    if study.one_algorithm:
+        rounds = [plot(f"Per round, {way}", traffic_per_round(study.first, way)) for way in WAYS]
+    else:
+        rounds = [plot("Per round, up and down", traffic_compared(study))]
+    total = plot("Whole run, all clients", traffic_by_role(study))
+    return join([grid(total, *rounds), traffic_table(study)])
+
+
+def _time(study: Study) -> Html:
+    pictures = grid(
+        plot("Per round", seconds_per_round(study)),
+        plot("Per client, whole run", seconds_per_client(study)),
+    )
+    return join([pictures, time_table(study)])
+
+
+def _federation(study: Study) -> Html:
+    first = study.first
+    partitions = {run.about["partition"] for run in study.runs}
+    note = f"Partition {first.about['partition']}"
+    if len(partitions) > 1:
+        note += f" of seed {first.seed}; the other seeds divide the data anew"
+    return join(
+        [
+            holdings.pictures(first.clients, first.tasks),
+            holdings.tables(first.clients, first.tasks),
+            tag("p", f"{note}.", class_="note"),
+        ]
+    )
+
+
+def _recipe(study: Study) -> Html:
+    first = study.first
+    recipes: dict[str, str] = {}
+    for algorithm, runs in study.groups.items():
+        recipes.setdefault(json.dumps(runs[0].about["recipe"], indent=2), algorithm)
+    return join(
+        [
+            *(
+                details(
+                    "Recipe" if len(recipes) == 1 else f"Recipe of {algorithm}", tag("pre", text)
+                )
+                for text, algorithm in recipes.items()
+            ),
+            details("Environment", properties(first.about["environment"])),
+            details("Runs", run_table(study)),
+        ]
+    )

@@ -1,0 +1,181 @@
+"""Tables of a report: tasks, clients, costs, runs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TypeAlias
+
+from consort.report.costs import role_mib, roles
+from consort.report.html import Cell, Columns, Html, table
+from consort.report.numbers import amount, count, natural, score, summary, words
+from consort.report.study import Study
+from consort.results import Result
+from consort.statistics import Spread, summarise
+
+MANY_ROWS = 1000
+
+ClientTask: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _TaskLine:
+    task: str
+    algorithm: str
+    model: str
+    runs: Sequence[Result]
+
+    def measured(self, split: str, best: bool = False) -> list[Spread]:
+        """How the clients differ, in every run that measured this."""
+        found = []
+        for run in self.runs:
+            place = (run.best_round if best else run.last_round, self.task, "", split, self.model)
+            if self.task in run.tasks and run.clients_at(*place):
+                found.append(run.spread(*place))
+        return found
+
+    def mean(self, split: str, best: bool = False) -> Cell:
+        """Over clients and seeds."""
+        return _over([spread.mean for spread in self.measured(split, best)])
+
+    @property
+    def deviation(self) -> Cell:
+        """Of the clients in the last round."""
+        return _over([spread.std for spread in self.measured("test")])
+
+    @property
+    def range(self) -> Cell:
+        """From the lowest to the highest client in the last round."""
+        spreads = self.measured("test")
+        if not spreads:
+            return score(math.nan)
+        low, high = fmean(s.min for s in spreads), fmean(s.max for s in spreads)
+        return Cell(f"{low:.3f} to {high:.3f}", low)
+
+
+def task_table(study: Study) -> Html:
+    """Every task with every model of every algorithm."""
+    lines = [
+        _TaskLine(task, algorithm, model, runs)
+        for task in study.tasks
+        for algorithm, runs in study.groups.items()
+        for model in sorted({s.model for run in runs for s in run.series if s.task == task})
+    ]
+    columns: Columns[_TaskLine] = {
+        "Task": lambda line: line.task,
+        "Metric": lambda line: words(study.tasks[line.task]["metric"]),
+        "Algorithm": lambda line: line.algorithm,
+        "Model": lambda line: _marked(line.model, line.runs[0].reports),
+        "Test, last": lambda line: line.mean("test"),
+        "Test, best": lambda line: line.mean("test", best=True),
+        "Validation, last": lambda line: line.mean("validation"),
+        "Std of clients": lambda line: line.deviation,
+        "Clients from … to": lambda line: line.range,
+    }
+    note = "● is the model that stands for its algorithm; “best” is the best round by validation."
+    return table(lines, columns, note)
+
+
+def _marked(model: str, reported: str) -> str:
+    return f"{model} ●" if model == reported else model
+
+
+def client_table(study: Study) -> Html:
+    """Every client with every task: who it is, and how well it is served."""
+    known = study.first.clients
+    lines = [(c, task) for c in sorted(known, key=natural) for task in known[c]["tasks"]]
+    columns: dict[str, Callable[[ClientTask], Cell | str]] = {
+        "Client": lambda line: line[0],
+        "Group": lambda line: str(known[line[0]]["group"]),
+        "Model": lambda line: str(known[line[0]]["model"]),
+        "Task": lambda line: line[1],
+        "Train": lambda line: count(known[line[0]]["train"]),
+        "Test": lambda line: count(known[line[0]]["test"]),
+    }
+    for algorithm, runs in study.groups.items():
+        prefix = "" if study.one_algorithm else f"{algorithm}, "
+        columns[f"{prefix}last"] = partial(_look_up, _client_values(runs, best=False))
+        columns[f"{prefix}best"] = partial(_look_up, _client_values(runs, best=True))
+    return table(lines[:MANY_ROWS], columns, _client_note(study, len(lines)))
+
+
+def _client_values(runs: Sequence[Result], best: bool) -> Mapping[ClientTask, list[float]]:
+    values: dict[ClientTask, list[float]] = defaultdict(list)
+    for run in runs:
+        for task in run.tasks:
+            round_ = run.best_round if best else run.last_round
+            for client, value in run.clients_at(round_, task).items():
+                values[client, task].append(value)
+    return values
+
+
+def _look_up(values: Mapping[ClientTask, list[float]], line: ClientTask) -> Cell:
+    return _over(values.get(line, []))
+
+
+def _client_note(study: Study, lines: int) -> str:
+    notes = ["Test values; “best” is the best round by validation."]
+    if not study.one_run:
+        notes.append("Means over seeds.")
+    if lines > MANY_ROWS:
+        notes.append(f"The first {MANY_ROWS:,} of {lines:,} lines; history.jsonl has them all.")
+    return " ".join(notes)
+
+
+def _over(values: Sequence[float]) -> Cell:
+    return summary(summarise(values)) if values else score(math.nan)
+
+
+def traffic_table(study: Study) -> Html:
+    """What each algorithm sent, by role."""
+    lines = [(name, role) for name, runs in study.groups.items() for role in roles(runs)]
+    columns: Columns[tuple[str, str]] = {
+        "Algorithm": lambda line: line[0],
+        "Role": lambda line: line[1],
+        "MiB up": lambda line: amount(role_mib(study, line[0], "up", line[1])),
+        "MiB down": lambda line: amount(role_mib(study, line[0], "down", line[1])),
+    }
+    return table(lines, columns, "In the whole run, all clients together.")
+
+
+def time_table(study: Study) -> Html:
+    """Seconds and memory of each algorithm."""
+
+    def over_seeds(measure: Callable[[Result], float]) -> Callable[[str], Cell]:
+        return lambda algorithm: amount(study.over_seeds(algorithm, measure).mean)
+
+    columns: Columns[str] = {
+        "Algorithm": str,
+        "Seconds per round": over_seeds(lambda run: _mean(run, "seconds")),
+        "Seconds per evaluation": over_seeds(lambda run: _mean(run, "evaluation_seconds")),
+        "Seconds in all rounds": over_seeds(lambda run: run.value("seconds")),
+        "Peak memory, MiB": over_seeds(_peak_memory),
+    }
+    return table(study.groups, columns)
+
+
+def _mean(run: Result, metric: str) -> float:
+    values = run.per_round(metric).values()
+    return fmean(values) if values else math.nan
+
+
+def _peak_memory(run: Result) -> float:
+    return max(run.per_round("peak_memory_mib").values(), default=math.nan)
+
+
+def run_table(study: Study) -> Html:
+    """Where everything comes from."""
+    columns: Columns[Result] = {
+        "Algorithm": lambda run: run.algorithm,
+        "Seed": lambda run: count(run.seed),
+        "Rounds": lambda run: Cell(f"{run.rounds_done} of {run.about['rounds']}", run.rounds_done),
+        "Best round": lambda run: count(run.best_round),
+        "Workers": lambda run: count(run.about["workers"]),
+        "Partition": lambda run: str(run.about["partition"]),
+        "Folder": lambda run: str(run.folder),
+    }
+    return table(study.runs, columns)

@@ -1,0 +1,102 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from consort.data.registry import DATASETS, describe_datasets, load_dataset
+from consort.errors import UsageError
+
+SYNTHETIC = sorted(name for name in DATASETS if name.startswith("synthetic_"))
+TWINS = {
+    "cifar10": "synthetic_images",
+    "femnist": "synthetic_writers",
+    "ag_news": "synthetic_news",
+}
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_same_seed_same_data_other_seed_other_data(name):
+    once, again, other = (load_dataset(name, seed, None) for seed in (3, 3, 4))
+    assert torch.equal(once.examples.inputs, again.examples.inputs)
+    assert np.array_equal(once.labels, again.labels)
+    assert not torch.equal(once.examples.inputs, other.examples.inputs)
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_what_a_data_set_promises(name):
+    dataset = load_dataset(name, 0, None)
+    assert dataset.name == name
+    assert len(dataset) == len(dataset.labels) == len(dataset.examples.inputs)
+    assert dataset.labels.dtype == np.int64
+    assert dataset.examples.targets.keys() == dataset.tasks.keys()
+    for task, target in dataset.examples.targets.items():
+        assert target.dtype == torch.int64
+        assert set(target.tolist()) == set(range(dataset.tasks[task].classes))
+    prepared = dataset.prepare(dataset.examples.inputs[:3])
+    assert prepared.dtype in (torch.float32, torch.int64)
+    assert prepared.shape == dataset.examples.inputs[:3].shape
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest_and_all_names():
+    with pytest.raises(UsageError, match=r"'synthetic_image'.*mean 'synthetic_images'") as caught:
+        load_dataset("synthetic_image", 0, None)
+    assert all(name in str(caught.value) for name in DATASETS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clases": 3}, r"no option 'clases': did you mean 'classes'\? .*per_class.*domains"),
+        ({"seed": 3}, "no option 'seed'"),
+        ({"classes": "3"}, "option 'classes' should be a valid integer, found '3'"),
+        ({"classes": 2.5}, "option 'classes' should be a valid integer, found 2.5"),
+        ({"per_class": True}, "option 'per_class' should be a valid integer, found True"),
+        ({"classes": 1}, "option 'classes' should be greater than or equal to 2, found 1"),
+        ({"classes": 1000}, "option 'classes' should be less than or equal to 32, found 1000"),
+        ({"noise": float("inf")}, "option 'noise' should be a finite number"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_is_allowed(options, message):
+    with pytest.raises(UsageError, match=message):
+        load_dataset("synthetic_images", 0, None, **options)
+
+
+def test_a_whole_number_will_do_for_a_fraction():
+    assert len(load_dataset("synthetic_vectors", 0, None, noise=1, examples=20)) == 20
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_without_a_folder_the_way_out_is_named(name):
+    with pytest.raises(UsageError, match=f"--data or CONSORT_DATA, or use '{TWINS[name]}'"):
+        load_dataset(name, 0, None)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_folder_without_the_data_is_named_with_the_layouts(name, tmp_path):
+    with pytest.raises(UsageError, match=f"'{name}': .*{tmp_path.name} holds none of these: .*/"):
+        load_dataset(name, 0, tmp_path)
+    with pytest.raises(UsageError, match=r"nowhere does not exist, and should hold: .*/.*, or "):
+        load_dataset(name, 0, tmp_path / "nowhere")
+
+
+def test_descriptions_are_the_first_docstring_lines():
+    described = describe_datasets()
+    assert list(described) == list(DATASETS)
+    for name, line in described.items():
+        module, function = DATASETS[name].split(":")
+        loader = getattr(__import__(module, fromlist=[function]), function)
+        assert line == loader.__doc__.splitlines()[0]
+        assert line.endswith(".")
+
+
+def test_describing_imports_no_torch():
+    code = (
+        "import sys; from consort.data.registry import describe_datasets; "
+        "from consort.data.partition import Cut; "
+        "describe_datasets(); sys.exit('torch' in sys.modules)"
+    )
+    source = Path(sys.modules["consort.data.registry"].__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=source, check=False).returncode == 0

@@ -103,6 +103,34 @@ def tiny_federation(
     return Federation(members, seed, batchnorm, compute)
 
 
+def unlike_federation(*members: Mapping[str, Any], clients: int = 4) -> Federation:
+    """Clients c0, c1, … that take turns in having these arguments of `tiny_member`."""
+    names = [f"c{number}" for number in range(clients)]
+    return Federation(
+        {
+            name: tiny_member(name, 30 + number, **members[number % len(members)])
+            for number, name in enumerate(names)
+        }
+    )
+
+
+def two_task_federation(clients: int = 4) -> Federation:
+    """Even clients learn `colour` alone, odd ones `colour` and `shape`."""
+    return unlike_federation({"tasks": {"colour": 3}}, {"tasks": TWO_TASKS}, clients=clients)
+
+
+def unlike_labels_federation(clients: int = 4) -> Federation:
+    """Even clients have three classes, odd ones four; their encoders are alike."""
+    return unlike_federation({"tasks": ONE_TASK}, {"tasks": {"classify": 4}}, clients=clients)
+
+
+def unlike_models_federation(clients: int = 4) -> Federation:
+    """Even clients have 16 hidden units, odd ones 24."""
+    return unlike_federation(
+        {"model": MLP}, {"model": {"name": "mlp", "hidden": [24]}}, clients=clients
+    )
+
+
 def batchnorm_federation(
     clients: int = 2, batchnorm: BatchNormPolicy = "average", seed: int = 0
 ) -> Federation:

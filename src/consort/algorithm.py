@@ -26,6 +26,21 @@ def on_client(method: Method) -> Method:
     return method
 
 
+def batchable(method: Method) -> Method:
+    """Marks a client method that a `Cohort` may run in the place of its clients.
+
+    It may load parameters, run `self.local` with its own objective, and answer with parameters and
+    `client.examples`; it may not use the client's state, data or scores.
+    """
+    method.__dict__["batchable"] = True
+    return method
+
+
+def is_batchable(method: object) -> bool:
+    """Whether a method was marked with `batchable`."""
+    return bool(getattr(method, "batchable", False))
+
+
 def is_on_client(method: object) -> bool:
     """Whether a method was marked with `on_client`."""
     return bool(getattr(method, "on_client", False))
@@ -129,4 +144,12 @@ class Algorithm(Generic[S]):
         raise UsageError(f"{cls.__name__} must derive from Algorithm[its server state]")
 
 
-__all__ = ["Algorithm", "Client", "Clients", "is_on_client", "on_client"]
+__all__ = [
+    "Algorithm",
+    "Client",
+    "Clients",
+    "batchable",
+    "is_batchable",
+    "is_on_client",
+    "on_client",
+]

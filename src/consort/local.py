@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.autograd.graph import _engine_run_backward
 
 from consort.client import Client
+from consort.cohort import Cohort
 from consort.data.examples import Examples
 from consort.errors import Failure
 from consort.optimizers import clip_by_norm, make_optimizer
@@ -24,7 +25,10 @@ Objective = Callable[[Client, Examples], dict[str, Tensor]]
 Gradients = Callable[[dict[str, Tensor], Sequence[str], Sequence[Tensor]], Sequence[Tensor]]
 """Turns the losses into one gradient per parameter: (losses, names, parameters)."""
 Adjust = Callable[[Sequence[str], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
-"""Changes the gradients before the step: (names, parameters, gradients)."""
+"""Changes the gradients before the step: (names, values of the parameters, gradients)."""
+
+
+_ONE = torch.ones(())
 
 
 def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
@@ -40,7 +44,7 @@ def gradients_of_sum(
 ) -> Sequence[Tensor]:
     """The gradient of the sum of all losses: the ordinary one."""
     roots = tuple(losses.values())
-    ones = tuple(torch.ones_like(root) for root in roots)
+    ones = (_ONE,) * len(roots)
     # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
     grads = _engine_run_backward(
         roots, ones, False, False, tuple(params), True, accumulate_grad=False
@@ -58,7 +62,7 @@ def pull_towards(anchor: Params, strength: float) -> Adjust:
         names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor]
     ) -> list[Tensor]:
         return [
-            grad.add(param.detach() - anchor[name], alpha=strength) if name in anchor else grad
+            grad.add(param - anchor[name], alpha=strength) if name in anchor else grad
             for name, param, grad in zip(names, params, grads, strict=True)
         ]
 
@@ -113,7 +117,7 @@ class LocalTraining:
 
     def run(
         self,
-        client: Client,
+        client: Client | Cohort,
         *,
         objective: Objective = task_losses,
         gradients: Gradients = gradients_of_sum,
@@ -121,22 +125,46 @@ class LocalTraining:
         only: Sequence[str] = (),
     ) -> Trained:
         """Trains the client's model in place; `only` names the roles that move."""
+        if isinstance(client, Cohort):
+            return self._run_cohort(client, adjust)
         optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
         rate = self.rate(client.round, client.rounds)
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
+            values = [param.detach() for param in params]
             for batch in self.batches(client.data.train, client.generator):
                 use_running_statistics_for_one(client.model, batch)
                 losses = self.weighted(objective(client, batch))
                 grads = gradients(losses, names, params)
                 if adjust is not None:
-                    grads = adjust(names, params, grads)
+                    grads = adjust(names, values, grads)
                 if self.clip is not None:
                     grads = clip_by_norm(grads, self.clip)
-                optimizer.step(params, list(grads), rate)
+                optimizer.step(values, list(grads), rate)
                 total += self.checked(sum(loss.item() for loss in losses.values()), client.round)
                 steps += 1
         return Trained(total / max(steps, 1), steps)
+
+    def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
+        """The same steps for all clients of a cohort at once."""
+        optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        rate = self.rate(cohort.round, cohort.rounds)
+        names, params = list(cohort.model.slots()), list(cohort.model.slots().values())
+        total, steps = 0.0, 0
+        for batch in cohort.batches(self.batch, self.epochs):
+            found, losses = cohort.gradients(batch, self.task_weights)
+            grads: Sequence[Tensor] = [found[name] for name in names]
+            if adjust is not None:
+                grads = adjust(names, params, grads)
+            optimizer.step(params, list(grads), rate)
+            total += self.checked(losses.mean().item(), cohort.round)
+            steps += 1
+        return Trained(total / max(steps, 1), steps)
+
+    @property
+    def fits_cohorts(self) -> bool:
+        """Whether a cohort can take these steps: so many epochs, no clipping per client."""
+        return self.steps is None and self.clip is None
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every loss times its task's weight."""

@@ -26,7 +26,10 @@ class Optimizer(Protocol):
     """
 
     def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
-        """Updates the parameters in place; the gradients are left as they are."""
+        """Updates the parameters in place; the gradients are left as they are.
+
+        The parameters must be detached: updates are not something to differentiate.
+        """
         ...
 
 
@@ -38,7 +41,6 @@ class Sgd:
     weight_decay: float = 0.0
     velocity: list[Tensor] = field(default_factory=list)
 
-    @torch.no_grad()
     def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
         """v ← momentum · v + (g + weight_decay · p); p ← p - lr · v."""
         if self.weight_decay:
@@ -69,7 +71,6 @@ class Adam:
     first: list[Tensor] = field(default_factory=list)
     second: list[Tensor] = field(default_factory=list)
 
-    @torch.no_grad()
     def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
         """p ← p - lr · m / (√v + ε), with m and v corrected for their start at zero."""
         beta1, beta2, epsilon = 0.9, 0.999, 1e-8

@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers import batchnorm_federation, tiny_federation
+from tests.helpers import tiny_federation
 from torch import Tensor, nn
 
 from consort.errors import NoReplies, UsageError
-from consort.models.multitask import MultiTaskModel
+from consort.federation import Federation
+from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.params import Params, has_role, mean, slots
 from consort.randomness import generator_for
 from consort.scoring import recompute_statistics
@@ -413,15 +414,20 @@ def test_shapes_that_could_be_broadcast_are_not_loaded():
 # BatchNorm
 
 
-def trained_on(model: MultiTaskModel, images: Tensor) -> Params:
+def normed_federation(batchnorm: BatchNormPolicy) -> Federation:
+    return tiny_federation(clients=2, model={"name": "normed"}, batchnorm=batchnorm)
+
+
+def trained_on(model: MultiTaskModel, inputs: Tensor) -> Params:
     model.train()
     with torch.no_grad():
-        model(images)
+        model(inputs)
     return Params.of(model)
 
 
+@pytest.mark.usefixtures("normed_encoder")
 def test_averaged_statistics_travel_and_counters_do_not():
-    federation = batchnorm_federation(batchnorm="average")
+    federation = normed_federation("average")
     model = federation.blueprint("c0").fresh()
     live = dict(model.named_buffers())
     names = {f"buffers.{n}" for n, buffer in live.items() if buffer.is_floating_point()}
@@ -430,22 +436,24 @@ def test_averaged_statistics_travel_and_counters_do_not():
     assert all(name.endswith(("running_mean", "running_var")) for name in names)
 
 
+@pytest.mark.usefixtures("normed_encoder")
 def test_averaged_statistics_are_the_mean_of_those_of_the_clients():
-    federation = batchnorm_federation(batchnorm="average")
+    federation = normed_federation("average")
     replies = []
     for client in federation.client_ids:
         model = federation.blueprint(client).fresh()
         replies.append(trained_on(model, federation.data(client).train.inputs))
     mean(replies, [1.0, 3.0]).load_into(model)
-    buffer = "encoder.network.embedder.embedder.normalization.running_mean"
+    buffer = "encoder.norm.running_mean"
     a, b = (reply[f"buffers.{buffer}"] for reply in replies)
     assert not torch.equal(a, b)
     torch.testing.assert_close(dict(model.named_buffers())[buffer], a / 4 + 3 * b / 4)
 
 
+@pytest.mark.usefixtures("normed_encoder")
 @pytest.mark.parametrize("policy", ["local", "recompute"])
 def test_other_policies_send_no_statistics_and_take_none(policy):
-    federation = batchnorm_federation(batchnorm=policy)
+    federation = normed_federation(policy)
     model = federation.blueprint("c0").fresh()
     params = trained_on(model, federation.data("c0").train.inputs)
     assert len(params.only("buffers")) == 0
@@ -453,18 +461,19 @@ def test_other_policies_send_no_statistics_and_take_none(policy):
     kept = [buffer.clone() for buffer in model.buffers()]
     (params * 0.5).load_into(model)
     assert all(map(torch.equal, model.buffers(), kept))
-    averaging = Params.of(batchnorm_federation().blueprint("c0").model)
+    averaging = Params.of(normed_federation("average").blueprint("c0").model)
     with pytest.raises(UsageError, match=r"no parameter 'buffers\.encoder"):
         averaging.load_into(model)
 
 
+@pytest.mark.usefixtures("normed_encoder")
 def test_recomputed_statistics_depend_on_weights_and_data_alone():
-    federation = batchnorm_federation(batchnorm="recompute")
+    federation = normed_federation("recompute")
     train = federation.data("c0").train
     model = federation.blueprint("c0").fresh()
     recompute_statistics(model, train)
     wanted = [buffer.clone() for buffer in model.buffers()]
-    trained_on(model, torch.randn(5, 3, 8, 8))
+    trained_on(model, torch.randn(5, 8))
     recompute_statistics(model, train)
     assert all(map(torch.equal, model.buffers(), wanted))
 

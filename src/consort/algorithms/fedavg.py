@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.algorithm import Algorithm, Client, Clients, batchable, on_client
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import Params
@@ -37,6 +37,7 @@ class FedAvg(Algorithm[Server]):
         replies = clients.ask(self.train, model=server.model)
         return Server(replies.mean("model", weight="examples"))
 
+    @batchable
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the global model."""

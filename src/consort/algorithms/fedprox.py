@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from consort.algorithm import Client, on_client
+from consort.algorithm import Client, batchable, on_client
 from consort.algorithms.fedavg import FedAvg
 from consort.local import pull_towards
 from consort.messages import Payload
@@ -21,6 +21,7 @@ class FedProx(FedAvg):
 
     mu: float = 0.01
 
+    @batchable
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the global model, pulled back to it at every step."""

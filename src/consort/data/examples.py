@@ -42,8 +42,8 @@ class Examples:
 
     def batches(self, size: int) -> Iterator[Examples]:
         """Views of `size` examples each, in order; the last may be smaller."""
-        targets = zip(*(target.split(size) for target in self.targets.values()), strict=True)
-        for inputs, values in zip(self.inputs.split(size), targets, strict=True):
+        targets = zip(*(torch.split(t, size) for t in self.targets.values()), strict=True)
+        for inputs, values in zip(torch.split(self.inputs, size), targets, strict=True):
             yield Examples(inputs, dict(zip(self.targets, values, strict=True)))
 
     def only(self, tasks: Sequence[str]) -> Examples:

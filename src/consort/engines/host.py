@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from itertools import groupby
 
 import torch
 from torch import Generator
 
-from consort.algorithm import Algorithm, is_on_client
+from consort.algorithm import Algorithm, is_batchable, is_on_client
 from consort.checkpoint import StateStore
 from consort.client import Client, State
+from consort.cohort import (
+    SIZE,
+    Cohort,
+    StackedModel,
+    can_be_stacked,
+    split_content,
+    stack_payloads,
+)
+from consort.data.examples import Examples
 from consort.errors import ClientFailed, ConsortError, Failure
 from consort.federation import Federation
 from consort.messages import Call, Payload, Reply, check, tensors_in
@@ -42,11 +52,59 @@ class ClientHost:
 
     def chunks(self, calls: Sequence[Call]) -> list[Sequence[Call]]:
         """Cuts calls into what is answered together, in the same way on every engine."""
-        return [[call] for call in calls]
+        if not self.federation.compute.cohort_step:
+            return [[call] for call in calls]
+        chunks: list[Sequence[Call]] = []
+        for key, alike in groupby(calls, key=self._cohort_key):
+            run, size = list(alike), 1 if key is None else SIZE
+            chunks += [run[start : start + size] for start in range(0, len(run), size)]
+        return chunks
 
     def answer(self, calls: Sequence[Call]) -> list[Reply]:
         """Runs the method each call names; whatever goes wrong becomes an error reply."""
-        return [self._answer(call) for call in calls]
+        if len(calls) == 1:
+            return [self._answer(calls[0])]
+        try:
+            return self._answer_together(calls)
+        except Exception:
+            # Find out whose fault it was; the others need not suffer.
+            return [self._answer(call) for call in calls]
+
+    def _cohort_key(self, call: Call) -> Hashable:
+        """Equal for neighbours that can be trained in one step; None where that cannot be."""
+        method = getattr(self.algorithm, call.method, None)
+        local = getattr(self.algorithm, "local", None)
+        model = self.federation.blueprint(call.client).model
+        if not (is_batchable(method) and local and local.fits_cohorts and can_be_stacked(model)):
+            return None
+        return id(model), len(self.federation.data(call.client).train)
+
+    def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
+        start = time.perf_counter()
+        first = calls[0]
+        blueprint = self.federation.blueprint(first.client)
+        for payload in {id(call.payload): call.payload for call in calls}.values():
+            check(payload, blueprint.shapes)
+        ids = tuple(call.client for call in calls)
+        splits = [self.federation.data(client).train for client in ids]
+        cohort = Cohort(
+            ids=ids,
+            model=StackedModel(blueprint.fresh(), blueprint.params, len(ids)),
+            tasks=dict(self.federation.members[first.client].tasks),
+            train=Examples(
+                torch.stack([part.inputs for part in splits]),
+                {t: torch.stack([part.targets[t] for part in splits]) for t in splits[0].targets},
+            ),
+            generators=[Generator().manual_seed(self._seed(call) + 1) for call in calls],
+            round=first.round,
+            rounds=self.rounds,
+        )
+        method = getattr(self.algorithm, first.method)
+        content = method(cohort, **stack_payloads([call.payload for call in calls]))
+        self._keep_secret(content)
+        seconds = (time.perf_counter() - start) / len(ids)
+        contents = split_content(content, ids)
+        return [Reply(c, part, seconds=seconds) for c, part in zip(ids, contents, strict=True)]
 
     def _answer(self, call: Call) -> Reply:
         start = time.perf_counter()
@@ -74,6 +132,9 @@ class ClientHost:
             self._keep(client, stamp)
         return content
 
+    def _seed(self, call: Call) -> int:
+        return derive(self.seed, call.round, call.client, call.method, call.turn)
+
     def _keep_secret(self, content: Payload) -> None:
         """Refuses to send what the algorithm promises to keep on the client."""
         private = self.algorithm.private
@@ -82,7 +143,7 @@ class ClientHost:
                 raise Failure(f"{name!r} is private in this algorithm and was not sent")
 
     def _client(self, call: Call, model: MultiTaskModel, state: State) -> Client:
-        seed = derive(self.seed, call.round, call.client, call.method, call.turn)
+        seed = self._seed(call)
         torch.default_generator.manual_seed(seed)
         if _STATISTICS in state:
             with torch.no_grad():

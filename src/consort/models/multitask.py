@@ -48,7 +48,8 @@ class MultiTaskModel(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._slots = None  # a change of type or layout may replace buffers
-        return super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def forward(self, inputs: Tensor, tasks: Iterable[str] | None = None) -> dict[str, Tensor]:
         """The output of every task (or of those named) for a batch of inputs."""

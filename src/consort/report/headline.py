@@ -25,17 +25,21 @@ def headline_tiles(lines: Sequence[Line]) -> Html:
 
 
 def _facts(line: Line) -> Iterator[tuple[str, str, str]]:
-    metric = words(line.metric).capitalize()
+    metric = f"Test {words(line.metric)}"
     yield metric, _text(line.last), "mean over clients, last round"
     yield f"{metric}, best round", _text(line.best), "chosen by validation"
-    yield "Worst client", _text(line.worst), f"standard deviation {_text(line.client_std)}"
+    yield (
+        f"{metric}, worst client",
+        _text(line.worst),
+        f"clients differ by ± {_text(line.client_std)}",
+    )
     if line.published is not None:
-        yield "Published", _text(Summary(line.published, 0, 1)), "beside our mean over clients"
+        yield f"{metric}, published", _text(Summary(line.published, 0, 1)), "what the paper reports"
 
 
 def headline(lines: Sequence[Line]) -> Html:
     """The table of a paper: one line per algorithm."""
-    metrics = {line.metric for line in lines}
+    metrics = list(dict.fromkeys(line.metric for line in lines))
     columns: Columns[Line] = {
         "Algorithm": lambda line: line.algorithm,
         "Metric": lambda line: line.metric,
@@ -52,8 +56,9 @@ def headline(lines: Sequence[Line]) -> Html:
         *(["Published"] if all(line.published is None for line in lines) else []),
     }
     shown = {name: show for name, show in columns.items() if name not in superfluous}
+    rows = sorted(lines, key=lambda line: metrics.index(line.metric))
     what = words(lines[0].metric) if len(metrics) == 1 else "values"
-    return table(lines, shown, f"Test {what}, mean over clients{_seeds(lines)}. Bold is best.")
+    return table(rows, shown, f"Test {what}, mean over clients{_seeds(lines)}. Bold is best.")
 
 
 def _seeds(lines: Sequence[Line]) -> str:

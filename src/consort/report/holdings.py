@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure
-from consort.report.html import Columns, Figure, Html, grid, join, label, plot, table
-from consort.report.numbers import count, natural
+from consort.report.html import Columns, Figure, Html, grid, label, plot, table
+from consort.report.numbers import count, natural, words
 
 Client: TypeAlias = Mapping[str, Any]
 Clients: TypeAlias = Mapping[str, Client]
@@ -16,7 +17,7 @@ Labels: TypeAlias = Mapping[str, int]
 
 SPLITS = ("train", "validation", "test")
 
-_BANDS = 50
+_BANDS = 25
 
 
 def size(client: Client) -> int:
@@ -34,18 +35,18 @@ def pictures(clients: Clients, tasks: Mapping[str, Any]) -> Html:
 
 
 def _draws_tasks(clients: Clients, tasks: Mapping[str, Any]) -> bool:
-    return 1 < len(tasks) and len(clients) <= MANY_CLIENTS
+    return len(tasks) > 1 and len(clients) <= MANY_CLIENTS
 
 
 def _map_note(clients: Clients) -> str:
-    note = "The darker, the larger the share of a class in the examples of a client."
+    note = "Colour is the share of a class among the examples of a client."
     if len(clients) <= MANY_CLIENTS:
         return note
     return f"{note} {len(clients):,} clients in {_BANDS} rows, sorted by their largest class."
 
 
 def label_map(clients: Clients) -> Figure:
-    """Clients × classes; many clients are put together with their like."""
+    """Clients by classes; many clients are put together with their like."""
     classes = _classes(clients)
     rows = _rows(clients, classes)
     totals = [sum(labels.values()) or 1 for labels in rows.values()]
@@ -78,7 +79,7 @@ def _rows(clients: Clients, classes: Sequence[str]) -> dict[str, Labels]:
     edges = [len(names) * band // _BANDS for band in range(_BANDS + 1)]
     return {
         f"{start + 1}–{end}": _together(clients[name]["labels"] for name in names[start:end])  # noqa: RUF001
-        for start, end in zip(edges, edges[1:], strict=False)
+        for start, end in pairwise(edges)
     }
 
 
@@ -124,17 +125,19 @@ def sizes(clients: Clients) -> Figure:
 def task_matrix(clients: Clients, tasks: Mapping[str, Any]) -> Figure:
     """Which client learns which task."""
     names = sorted(clients, key=natural)
+    learns = [[int(task in clients[name]["tasks"]) for task in tasks] for name in names]
     trace: Trace = {
         "type": "heatmap",
         "x": [label(task) for task in tasks],
         "y": [label(name) for name in names],
-        "z": [[int(task in clients[name]["tasks"]) for task in tasks] for name in names],
+        "z": learns,
+        "text": [["learns" if cell else "does not learn" for cell in row] for row in learns],
         "zmin": 0,
         "zmax": 1,
         "xgap": 3,
         "ygap": 3,
         "showscale": False,
-        "hovertemplate": "%{y}, %{x}<extra></extra>",
+        "hovertemplate": "%{y} %{text} %{x}<extra></extra>",
     }
     return _matrix(trace, "task", len(names))
 
@@ -152,15 +155,13 @@ def _height(rows: int) -> int:
 def tables(clients: Clients, tasks: Mapping[str, Mapping[str, Any]]) -> Html:
     """Tasks, models and groups: how many clients have them, and how many examples these hold."""
     held = {name: [c for c in clients.values() if name in c["tasks"]] for name in tasks}
-    return join(
-        [
-            _table({"Task": str, "Metric": lambda name: str(tasks[name]["metric"])}, held),
-            _table(
-                {"Model": lambda kind: str(kind[0]), "Parameters": lambda kind: count(kind[1])},
-                _by(clients, "model", "parameters"),
-            ),
-            _table({"Group": lambda kind: str(kind[0])}, _by(clients, "group")),
-        ]
+    return grid(
+        _table({"Task": str, "Metric": lambda name: words(tasks[name]["metric"])}, held),
+        _table(
+            {"Model": lambda kind: str(kind[0]), "Parameters": lambda kind: count(kind[1])},
+            _by(clients, "model", "parameters"),
+        ),
+        _table({"Group": lambda kind: str(kind[0])}, _by(clients, "group")),
     )
 
 

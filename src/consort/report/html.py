@@ -24,7 +24,7 @@ Figure: TypeAlias = Mapping[str, Any]
 _ALONE = frozenset({"meta"})
 
 
-def tag(name: str, *children: Content, **attributes: str | int) -> Html:
+def tag(name: str, /, *children: Content, **attributes: str | int) -> Html:
     """An element; attributes may end in `_` where Python reserves the word."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'

@@ -25,7 +25,7 @@ def write_inspection(description: Mapping[str, Any], path: Path) -> Path:
             "Overview": _overview(clients),
             "Who holds what": holdings.pictures(clients, tasks),
             "Tasks, models, groups": holdings.tables(clients, tasks),
-            "Recipe": details("Recipe", tag("pre", json.dumps(description["recipe"], indent=2))),
+            "Settings": details("Recipe", tag("pre", json.dumps(description["recipe"], indent=2))),
         },
     )
 
@@ -43,7 +43,7 @@ def _overview(clients: holdings.Clients) -> Html:
             (
                 "Label skew",
                 f"{label_distance(labelled):.2f}",
-                "share of a client's labels that would have to change to match the whole; 0 is none",
+                "share of a client's examples out of place in the mix of the whole: 0 is none",
             ),
             (
                 "Classes per client",

@@ -25,7 +25,7 @@ function template() {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { bgcolor: colourOf("--card"), font: { color: colourOf("--text") } },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" },
       margin: { l: 48, r: 12, t: 12, b: 44 },
       xaxis: axis,
       yaxis: axis,

@@ -46,12 +46,13 @@ def write_report(
     sections: dict[str, Content] = {
         "Summary": _summary(study, published),
         "Claims": _claims(verdicts),
+        "Tasks": task_table(study),
         "Curves": _curves(study),
         "Clients": _clients(study),
         "Traffic": _traffic(study),
         "Time": _time(study),
         "Federation": _federation(study),
-        "Recipe": _recipe(study),
+        "Settings": _settings(study),
     }
     return write_page(path, _title(study), _subtitle(study), sections)
 
@@ -63,17 +64,17 @@ def _title(study: Study) -> str:
 
 def _subtitle(study: Study) -> str:
     first = study.first
-    algorithms, seeds = len(study.groups), len({run.seed for run in study.runs})
+    seeds = {run.seed for run in study.runs}
     rounds = max(run.rounds_done for run in study.runs)
     unfinished = [run for run in study.runs if run.rounds_done < run.about["rounds"]]
     facts = [
-        _some(algorithms, "algorithm"),
-        _some(seeds, "seed"),
+        _some(len(study.groups), "algorithm"),
+        _some(len(seeds), "seed") if len(seeds) > 1 else f"seed {first.seed}",
         _some(len(first.clients), "client"),
         _some(len(study.tasks), "task"),
         f"{rounds} of {first.about['rounds']} rounds" if unfinished else _some(rounds, "round"),
     ]
-    return " · ".join(facts)
+    return " · ".join(facts[study.one_algorithm :])
 
 
 def _some(number: int, noun: str) -> str:
@@ -84,10 +85,10 @@ def _summary(study: Study, published: Sequence[Published]) -> Html:
     lines = compare_table(study.runs, published)
     table = headline_tiles(lines) if study.one_algorithm else headline(lines)
     about = {
-        algorithm: f"{runs[0].about['description']} Reported: the {runs[0].reports} model."
+        algorithm: "{kind}: {description} The {reports} model is reported.".format(**runs[0].about)
         for algorithm, runs in study.groups.items()
     }
-    return join([table, properties(about), tag("h3", "Tasks"), task_table(study)])
+    return join([table, properties(about)])
 
 
 def _claims(verdicts: Sequence[Verdict]) -> Html:
@@ -127,7 +128,7 @@ def _metric_curves(study: Study, task: str, metric: str) -> Html:
 
 
 def _clients(study: Study) -> Html:
-    pictures = (plot(f"{task}: every client", client_spread(study, task)) for task in study.tasks)
+    pictures = (plot(f"{task}: the clients", client_spread(study, task)) for task in study.tasks)
     return join([grid(*pictures), client_table(study)])
 
 
@@ -165,7 +166,7 @@ def _federation(study: Study) -> Html:
     )
 
 
-def _recipe(study: Study) -> Html:
+def _settings(study: Study) -> Html:
     first = study.first
     recipes: dict[str, str] = {}
     for algorithm, runs in study.groups.items():

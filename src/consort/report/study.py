@@ -14,7 +14,7 @@ from consort.statistics import Summary, summarise
 
 @dataclass(frozen=True)
 class Study:
-    """One run or several: algorithms × seeds."""
+    """One run or several: algorithms and seeds."""
 
     groups: Mapping[str, Sequence[Result]]
 

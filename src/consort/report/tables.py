@@ -74,7 +74,7 @@ def task_table(study: Study) -> Html:
         "Test, best": lambda line: line.mean("test", best=True),
         "Validation, last": lambda line: line.mean("validation"),
         "Std of clients": lambda line: line.deviation,
-        "Clients from … to": lambda line: line.range,
+        "Lowest to highest client": lambda line: line.range,
     }
     note = "● is the model that stands for its algorithm; “best” is the best round by validation."
     return table(lines, columns, note)
@@ -97,9 +97,9 @@ def client_table(study: Study) -> Html:
         "Test": lambda line: count(known[line[0]]["test"]),
     }
     for algorithm, runs in study.groups.items():
-        prefix = "" if study.one_algorithm else f"{algorithm}, "
-        columns[f"{prefix}last"] = partial(_look_up, _client_values(runs, best=False))
-        columns[f"{prefix}best"] = partial(_look_up, _client_values(runs, best=True))
+        last, best = ("Last", "Best") if study.one_algorithm else (algorithm, f"{algorithm}, best")
+        columns[last] = partial(_look_up, _client_values(runs, best=False))
+        columns[best] = partial(_look_up, _client_values(runs, best=True))
     return table(lines[:MANY_ROWS], columns, _client_note(study, len(lines)))
 
 
@@ -114,11 +114,12 @@ def _client_values(runs: Sequence[Result], best: bool) -> Mapping[ClientTask, li
 
 
 def _look_up(values: Mapping[ClientTask, list[float]], line: ClientTask) -> Cell:
-    return _over(values.get(line, []))
+    found = values.get(line)
+    return score(fmean(found) if found else math.nan)
 
 
 def _client_note(study: Study, lines: int) -> str:
-    notes = ["Test values; “best” is the best round by validation."]
+    notes = ["Test values in the last round, and in the best round by validation."]
     if not study.one_run:
         notes.append("Means over seeds.")
     if lines > MANY_ROWS:

@@ -1,5 +1,7 @@
 """Every scheme by itself: what it promises about the examples it deals out."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,7 +88,7 @@ def test_dirichlet_draws_again_when_somebody_is_left_short(monkeypatch):
             return False
 
     assert all(succeeds(seed) for seed in range(10))
-    monkeypatch.setattr("consort.data.partition.dirichlet.ATTEMPTS", 1)
+    monkeypatch.setattr(import_module("consort.data.partition.dirichlet"), "ATTEMPTS", 1)
     assert not all(succeeds(seed) for seed in range(10))
 
 

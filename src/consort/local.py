@@ -33,9 +33,11 @@ _ONE = torch.ones(())
 
 def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
     """The loss of each of the client's tasks: the ordinary objective."""
-    outputs = client.model(batch.inputs, client.tasks)
+    model = client.model
+    features = model.encoder(batch.inputs)
     return {
-        name: task.loss(outputs[name], batch.targets[name]) for name, task in client.tasks.items()
+        name: task.loss(model.output(name, features), batch.targets[name])
+        for name, task in client.tasks.items()
     }
 
 

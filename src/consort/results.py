@@ -342,7 +342,8 @@ def _middle(values: Sequence[float]) -> tuple[float, float, float]:
 def _about(folder: Path) -> Mapping[str, Any]:
     path = folder / "run.json"
     if not path.is_file():
-        raise UsageError(f"{folder} holds no run: there is no run.json in it")
+        reason = "there is no run.json in it" if folder.is_dir() else "there is no such folder"
+        raise UsageError(f"{folder} holds no run: {reason}")
     try:
         about: dict[str, Any] = json.loads(path.read_text())
         missing = [key for key in _FIELDS if key not in about]

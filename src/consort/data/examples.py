@@ -42,9 +42,13 @@ class Examples:
 
     def batches(self, size: int) -> Iterator[Examples]:
         """Views of `size` examples each, in order; the last may be smaller."""
-        targets = zip(*(torch.split(t, size) for t in self.targets.values()), strict=True)
-        for inputs, values in zip(torch.split(self.inputs, size), targets, strict=True):
-            yield Examples(inputs, dict(zip(self.targets, values, strict=True)))
+        count = len(self)
+        for start in range(0, count, size):
+            length = min(size, count - start)
+            yield Examples(
+                self.inputs.narrow(0, start, length),
+                {task: target.narrow(0, start, length) for task, target in self.targets.items()},
+            )
 
     def only(self, tasks: Sequence[str]) -> Examples:
         """The same inputs with the targets of some tasks."""

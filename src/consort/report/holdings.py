@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure
-from consort.report.html import Columns, Figure, Html, grid, label, plot, table
+from consort.report.html import Columns, Figure, Html, grid, label, plot, table, tag
 from consort.report.numbers import count, natural, words
 
 Client: TypeAlias = Mapping[str, Any]
@@ -155,13 +155,15 @@ def _height(rows: int) -> int:
 def tables(clients: Clients, tasks: Mapping[str, Mapping[str, Any]]) -> Html:
     """Tasks, models and groups: how many clients have them, and how many examples these hold."""
     held = {name: [c for c in clients.values() if name in c["tasks"]] for name in tasks}
-    return grid(
+    return tag(
+        "div",
         _table({"Task": str, "Metric": lambda name: words(tasks[name]["metric"])}, held),
         _table(
             {"Model": lambda kind: str(kind[0]), "Parameters": lambda kind: count(kind[1])},
             _by(clients, "model", "parameters"),
         ),
         _table({"Group": lambda kind: str(kind[0])}, _by(clients, "group")),
+        class_="side",
     )
 
 

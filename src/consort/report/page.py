@@ -58,23 +58,25 @@ def write_report(
 
 
 def _title(study: Study) -> str:
-    title = str(study.first.about["title"]) or "A federation"
+    titles = dict.fromkeys(str(run.about["title"]) for run in study.runs)
+    title = " · ".join(filter(None, titles)) or "A federation"
     return f"{title}: {study.first.algorithm}" if study.one_algorithm else title
 
 
 def _subtitle(study: Study) -> str:
     first = study.first
     seeds = {run.seed for run in study.runs}
-    rounds = max(run.rounds_done for run in study.runs)
-    unfinished = [run for run in study.runs if run.rounds_done < run.about["rounds"]]
+    done = max(run.rounds_done for run in study.runs)
+    planned = max(run.about["rounds"] for run in study.runs)
     facts = [
-        _some(len(study.groups), "algorithm"),
         _some(len(seeds), "seed") if len(seeds) > 1 else f"seed {first.seed}",
         _some(len(first.clients), "client"),
         _some(len(study.tasks), "task"),
-        f"{rounds} of {first.about['rounds']} rounds" if unfinished else _some(rounds, "round"),
+        _some(done, "round") if done == planned else f"{done} of {planned} rounds",
     ]
-    return " · ".join(facts[study.one_algorithm :])
+    if not study.one_algorithm:
+        facts.insert(0, _some(len(study.groups), "algorithm"))
+    return " · ".join(facts)
 
 
 def _some(number: int, noun: str) -> str:
@@ -156,7 +158,7 @@ def _federation(study: Study) -> Html:
     partitions = {run.about["partition"] for run in study.runs}
     note = f"Partition {first.about['partition']}"
     if len(partitions) > 1:
-        note += f" of seed {first.seed}; the other seeds divide the data anew"
+        note += f" of seed {first.seed}; other runs divide the data in another way"
     return join(
         [
             holdings.pictures(first.clients, first.tasks),

@@ -38,9 +38,7 @@ def test_tensors_of_every_kind_and_size_come_back(dtype):
     assert_same(journey(Arena(1 << 16), value), value)
 
 
-tensors = st.builds(
-    tensor_of, st.sampled_from(DTYPES), st.sampled_from(SHAPES), st.integers(0, 99)
-)
+tensors = st.builds(tensor_of, st.sampled_from(DTYPES), st.sampled_from(SHAPES), st.integers(0, 99))
 
 
 @given(st.lists(tensors, max_size=8), st.dictionaries(st.text(max_size=3), tensors, max_size=3))

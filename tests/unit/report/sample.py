@@ -92,7 +92,11 @@ def write_run(
 
 
 def _train(
-    history: History, rng: random.Random, round_: int, clients: dict[str, Any], roles: dict[str, int]
+    history: History,
+    rng: random.Random,
+    round_: int,
+    clients: dict[str, Any],
+    roles: dict[str, int],
 ) -> None:
     seconds = 0.0
     for name, client in clients.items():

@@ -64,7 +64,11 @@ class Seat:
     def load(self) -> Splits:
         """Brings the client's examples into memory."""
         share = self.share
-        return Splits(self._examples(share.train), self._examples(share.validation), self._examples(share.test))
+        return Splits(
+            self._examples(share.train),
+            self._examples(share.validation),
+            self._examples(share.test),
+        )
 
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
@@ -128,7 +132,7 @@ def _seated(
 def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
     options = json.loads(table)
     if "name" not in options:
-        raise UsageError("the recipe names no data: write [data] with name = \"synthetic_images\"")
+        raise UsageError('the recipe names no data: write [data] with name = "synthetic_images"')
     return load_dataset(options.pop("name"), seed, folder, **options)
 
 
@@ -254,7 +258,10 @@ def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share])
                 raise UsageError(
                     f"{folder} holds a run with another {key}: choose another --out, or delete it"
                 )
-        if fingerprint(list(load_partition(folder / "partition.json").values())) != written["partition"]:
+        if (
+            fingerprint(list(load_partition(folder / "partition.json").values()))
+            != written["partition"]
+        ):
             raise Failure(f"{folder}/partition.json was changed since the run began")
         return
     folder.mkdir(parents=True, exist_ok=True)

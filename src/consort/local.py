@@ -74,9 +74,7 @@ def pull_towards(anchor: Params, strength: float) -> Adjust:
 def shift_by(direction: Params) -> Adjust:
     """Adds a fixed vector to every gradient."""
 
-    def adjust(
-        names: Sequence[str], _: Sequence[Tensor], grads: Sequence[Tensor]
-    ) -> list[Tensor]:
+    def adjust(names: Sequence[str], _: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor]:
         return [
             grad + direction[name] if name in direction else grad
             for name, grad in zip(names, grads, strict=True)
@@ -205,9 +203,7 @@ class LocalTraining:
 
 
 @contextmanager
-def moving(
-    model: nn.Module, only: Sequence[str]
-) -> Iterator[tuple[list[str], list[Tensor]]]:
+def moving(model: nn.Module, only: Sequence[str]) -> Iterator[tuple[list[str], list[Tensor]]]:
     """Training mode, with every parameter frozen that has none of the roles in `only`."""
     params = {n: p for n, p in slots(model).items() if not has_role(n, BUFFERS)}
     chosen = {

@@ -147,9 +147,7 @@ class Run:
 
     def _engine(self) -> Engine:
         store = StateStore(self.folder and self.folder / "clients")
-        host = ClientHost(
-            self.federation, self.algorithm, self.seed, self.schedule.rounds, store
-        )
+        host = ClientHost(self.federation, self.algorithm, self.seed, self.schedule.rounds, store)
         engine: Engine = Workers(host, self.workers) if self.workers > 1 else Embedded(host)
         engine = Metered(engine, self._record)
         engine = Checked(engine, lambda client: self.federation.blueprint(client).shapes)
@@ -157,9 +155,7 @@ class Run:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)
 
-    def _record(
-        self, call: Call, down: dict[str, int], up: dict[str, int], seconds: float
-    ) -> None:
+    def _record(self, call: Call, down: dict[str, int], up: dict[str, int], seconds: float) -> None:
         if not call.evaluation:
             for metric, sizes in (("bytes_down", down), ("bytes_up", up)):
                 for role, size in sizes.items():

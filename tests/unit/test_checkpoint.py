@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,22 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path):
     assert load(path) == {"version": 1}
     write_file(path, b"all of version 2")
     assert path.read_bytes() == b"all of version 2"
+
+
+def test_a_durable_file_is_on_the_disk_before_it_replaces_the_old_one(tmp_path: Path, monkeypatch):
+    path = tmp_path / "a.ckpt"
+    save(path, {"version": 1})
+
+    def crash(descriptor: int) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", crash)
+        with pytest.raises(OSError, match="no space"):
+            save(path, {"version": 2}, durable=True)
+        assert load(path) == {"version": 1}
+        save(path, {"version": 3})
+    assert load(path) == {"version": 3}
 
 
 # What clients remember
@@ -248,3 +265,34 @@ def test_memory_and_disk_agree_on_any_course_of_writing(stamps, tmp_path_factory
         memory, disk = ([seen(store, *time) for time in times] for store in stores)
         assert memory == disk
         assert seen(stores[0], 9, 0) == newest
+
+
+Stamps = list[tuple[int, int]]
+
+
+def course(store: StateStore, stamps: Stamps) -> list[Any]:
+    """A client that notes at each of its calls when it was called; returns what it found."""
+    found = []
+    for stamp in stamps:
+        state = store.load("c0", stamp)
+        found.append(list(state.get("calls", [])))
+        state["calls"] = [*state.get("calls", []), list(stamp)]
+        store.save("c0", stamp, state)
+    return found
+
+
+@given(
+    stamps=st.sets(st.tuples(st.integers(1, 6), st.integers(0, 2)), min_size=1).map(sorted),
+    killed=st.integers(0, 18),
+    back=st.integers(0, 1),
+)
+def test_a_run_killed_anywhere_and_resumed_finds_what_a_straight_run_finds(
+    stamps: Stamps, killed: int, back: int, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("killed")
+    straight = course(StateStore(), stamps)
+    killed = min(killed, len(stamps) - 1)
+    course(StateStore(folder), stamps[: killed + 1])
+    # The round that was cut off is run again, or the one before if its checkpoint was damaged.
+    again = [stamp for stamp in stamps if stamp[0] >= stamps[killed][0] - back]
+    assert course(StateStore(folder), again) == straight[len(stamps) - len(again) :]

@@ -9,7 +9,7 @@ import torch
 
 from consort.compute import Compute, keep_freed_pages
 
-TOUCHED = 32 << 20
+TOUCHED = 40 << 20  # glibc by itself never keeps more than 32 MiB
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +36,14 @@ def test_settings_are_values():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
 def test_freed_memory_is_reused_without_faults():
-    keep_freed_pages()
-    torch.ones(TOUCHED, dtype=torch.uint8)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
+    def faults() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         torch.ones(TOUCHED, dtype=torch.uint8)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    assert faults < TOUCHED / resource.getpagesize() / 2
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    keep_freed_pages()
+    # The first few may still take new pages, until every free stretch has been touched once.
+    assert min(faults() for _ in range(16)) < TOUCHED / resource.getpagesize() / 100
 
 
 def test_without_glibc_nothing_happens(monkeypatch):

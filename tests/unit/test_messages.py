@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from safetensors import torch as safetensors
 from torch import Tensor, nn
 
+from consort.algorithm import Clients, on_client
+from consort.engines.scripted import Scripted
 from consort.errors import NoReplies, Refused, UsageError
 from consort.messages import (
     Each,
@@ -46,6 +48,12 @@ class Server:
 class Note:
     text: str
     value: Any = None
+
+
+@on_client
+def answer() -> dict[str, Any]:
+    """Its name and mark are all that a scripted engine needs."""
+    raise NotImplementedError
 
 
 RECORDS: dict[str, type] = {"Server": Server, "Note": Note}
@@ -415,3 +423,24 @@ def test_changing_the_source_does_not_change_the_answers():
     replies = Replies(contents)
     contents["b"] = {"x": 2}
     assert list(replies) == ["a"]
+
+
+# Values that differ per client
+
+
+def test_each_client_is_sent_its_own_value_and_the_common_ones():
+    engine = Scripted(lambda call: {"double": call.payload["own"] * 2})
+    common = Params({"w": torch.ones(1)})
+    cohort = Clients(("a", "b"), 1, 1, 0, engine, population=3)
+    replies = cohort.ask(answer, own=Each(a=1, b=10, c=100), model=common)
+    assert replies.each("double") == {"a": 2, "b": 20}
+    assert [call.payload["own"] for call in engine.calls] == [1, 10]
+    assert all(call.payload["model"] is common for call in engine.calls)
+
+
+def test_the_answers_of_some_can_be_sent_back_to_each():
+    engine = Scripted(lambda call: {"x": f"{call.client}{call.payload.get('x', '')}"})
+    cohort = Clients(("a", "b", "c"), 1, 1, 0, engine, population=3)
+    first = cohort.among(["c", "a"]).ask(answer)
+    second = cohort.among(first).ask(answer, x=first.each("x"))
+    assert dict(second) == {"a": {"x": "aa"}, "c": {"x": "cc"}}

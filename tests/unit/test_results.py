@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.report.sample import load_run
 
 from consort.errors import Failure, UsageError
 from consort.history import History, Row
 from consort.recipe import Published
 from consort.results import MIB, Result, by_algorithm, compare_table
-from tests.unit.report.sample import load_run
 
 SHAPE = {"shape": {"metric": "accuracy", "higher_is_better": True}}
 DEPTH = {"depth": {"metric": "rmse", "higher_is_better": False}}

@@ -20,7 +20,9 @@ def algorithm_places() -> dict[str, str]:
     places = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem not in ("__init__", "registry"):
-            classes = [n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef)]
+            classes = [
+                n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef)
+            ]
             places[path.stem] = f"consort.algorithms.{path.stem}:{classes[-1]}"
     return places
 

@@ -71,9 +71,7 @@ def consort(
 
 
 @app.command()
-def demo(
-    out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False
-) -> None:
+def demo(out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False) -> None:
     """Train a federation of unlike clients on generated data; a few minutes on two cores."""
     compare("demo", out=out, workers=workers, quiet=quiet, json=json)
 
@@ -88,7 +86,9 @@ def run(
     seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
     scale: Scale = None,
     workers: Workers = 1,
-    engine: Annotated[EngineName, typer.Option(help="How clients are reached.")] = EngineName.embedded,
+    engine: Annotated[
+        EngineName, typer.Option(help="How clients are reached.")
+    ] = EngineName.embedded,
     data: Data = None,
     out: Out = None,
     quiet: Quiet = False,

@@ -135,9 +135,7 @@ def _common_keys(calls: Sequence[Call]) -> set[str]:
         return set()
     first = calls[0].payload
     return {
-        key
-        for key, value in first.items()
-        if all(call.payload.get(key) is value for call in calls)
+        key for key, value in first.items() if all(call.payload.get(key) is value for call in calls)
     }
 
 

@@ -6,7 +6,6 @@ import math
 import re
 
 from consort.report.html import Cell
-from consort.results import MIB
 from consort.statistics import Summary, format_summary
 
 UNKNOWN = "–"  # noqa: RUF001
@@ -37,11 +36,6 @@ def amount_text(value: float) -> str:
         return "0"
     digits = 2 - math.floor(math.log10(abs(value)))
     return f"{value:,.{max(0, min(digits, 6))}f}"
-
-
-def mib(size: float) -> Cell:
-    """Bytes, shown in MiB."""
-    return amount(size / MIB)
 
 
 def count(number: int) -> Cell:

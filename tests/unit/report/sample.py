@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from consort.history import History, Row
@@ -61,9 +63,12 @@ def write_run(
     tasks: dict[str, Any] = TASKS,
     skill: float = 0.85,
     roles: dict[str, int] = ROLES,
-    **about: Any,
+    about: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
-    """A run whose first model is the reported one; `skill` is the accuracy it comes near."""
+    """A run whose first model is the reported one; `skill` is the accuracy it comes near.
+
+    What `about` says stands in `run.json` in place of the usual.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     told = description(clients, tasks, seed) | {
         "algorithm": algorithm,

@@ -1,0 +1,211 @@
+"""What the command shows while it works and when it is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from consort.claims import Verdict
+from consort.errors import ClientFailed, Failure
+from consort.messages import Call, Replies
+from consort.recipe import Published
+from consort.report.skew import gini, label_distance
+from consort.results import Result, compare_table
+from consort.run import Watcher
+from consort.statistics import format_summary
+
+_COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
+
+
+class ProgressWatcher(Watcher):
+    """Two bars for a run: its rounds, and the clients of the present round."""
+
+    def __init__(self, progress: Progress, title: str, rounds: int) -> None:
+        self.progress = progress
+        self.total = rounds
+        self.rounds = progress.add_task(title, total=rounds)
+        self.clients = progress.add_task("  clients", total=None)
+        self._drawn = 0.0
+
+    def round_started(self, round: int, calls: int) -> None:
+        """The bar of rounds goes on, the bar of clients starts anew."""
+        self.progress.update(self.rounds, completed=round - 1)
+        self.progress.reset(self.clients, total=calls, description=f"  round {round}")
+        self._draw()
+
+    def answered(self, call: Call) -> None:
+        """One client more, unless it is only evaluated."""
+        if not call.evaluation:
+            self.progress.advance(self.clients)
+            self._draw()
+
+    def evaluated(self, round: int, replies: Replies) -> None:  # noqa: ARG002
+        """The round is over."""
+        self.progress.update(self.rounds, completed=round)
+        self._draw()
+
+    def failed(self, error: ClientFailed) -> None:
+        """Tells the user at once."""
+        self.progress.console.print(f"[yellow]went on without {error}[/yellow]")
+
+    def finished(self) -> None:
+        """Leaves the bar of rounds full and takes the other away."""
+        self.progress.update(self.rounds, completed=self.total)
+        self.progress.remove_task(self.clients)
+        self.progress.refresh()
+
+    def _draw(self) -> None:
+        """At most ten times a second."""
+        now = time.monotonic()
+        if now - self._drawn > 0.1:
+            self._drawn = now
+            self.progress.refresh()
+
+
+class Screen:
+    """Progress bars on standard error, results on standard output."""
+
+    def __init__(self, quiet: bool, as_json: bool) -> None:
+        self.quiet = quiet
+        self.as_json = as_json
+        self.console = Console(quiet=quiet)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            auto_refresh=False,  # no thread of its own: workers are forked from this process
+            disable=quiet,
+        )
+        self._watchers: list[ProgressWatcher] = []
+
+    def __enter__(self) -> Screen:
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._finish_watchers()
+        self.progress.stop()
+        if kind is KeyboardInterrupt:
+            raise Failure("stopped; nothing is lost: give the same command again to go on")
+
+    def watch(self, name: str, seed: int, rounds: int) -> Watcher:
+        """A watcher that shows one run."""
+        self._finish_watchers()
+        self._watchers.append(ProgressWatcher(self.progress, f"{name}, seed {seed}", rounds))
+        return self._watchers[-1]
+
+    def _finish_watchers(self) -> None:
+        while self._watchers:
+            self._watchers.pop().finished()
+
+    def results(
+        self,
+        results: Sequence[Result],
+        verdicts: Sequence[Verdict],
+        published: Sequence[Published],
+        page: Path,
+    ) -> None:
+        """The table of all algorithms, the claims, and where the report is."""
+        if self.as_json:
+            print(json.dumps(_as_data(results, verdicts, page), indent=1))
+            return
+        self.console.print(_table(results, published))
+        for verdict in verdicts:
+            colour = _COLOURS[verdict.outcome]
+            self.console.print(
+                f"[{colour}]{verdict.outcome:>9}[/{colour}]  {verdict.claim}  [dim]{verdict.detail}"
+            )
+        self.console.print(f"report: {page}", soft_wrap=True, highlight=False)
+
+    def federation(self, description: Mapping[str, Any], page: Path) -> None:
+        """Who holds what, in a table, and where the pictures are."""
+        clients = description["clients"]
+        if self.as_json:
+            print(json.dumps(description, indent=1))
+            return
+        self.console.print(_clients_table(clients))
+        distance = label_distance([client["labels"] for client in clients.values()])
+        sizes = [client["train"] for client in clients.values()]
+        self.console.print(
+            f"{len(clients)} clients, partition {description['partition']}; label skew "
+            f"{distance:.2f} (0: all alike, 1: nothing in common), size skew {gini(sizes):.2f} "
+            "(Gini)",
+            highlight=False,
+        )
+        self.console.print(f"pictures: {page}", soft_wrap=True, highlight=False)
+
+
+_CAPTION = (
+    "mean over clients in the last round and in the round that is best on validation data; the "
+    "worst client and the std among clients in the last round; MiB and seconds per round"
+)
+
+
+def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
+    lines = compare_table(results, published)
+    seeds = len({result.seed for result in results})
+    title = f"{results[0].about['title']} ({seeds} seed{'s' if seeds > 1 else ''}, test data)"
+    columns = ["last", "best", "worst", "spread", "MiB", "s"]
+    if published:
+        columns.append("paper")
+    table = Table("algorithm", "metric", title=title, caption=_CAPTION)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for line in lines:
+        cells = [format_summary(s, 3) for s in (line.last, line.best, line.worst, line.client_std)]
+        cells += [f"{line.mib_per_round.mean:.2f}", f"{line.seconds_per_round.mean:.2f}"]
+        if published:
+            cells.append("" if line.published is None else f"{line.published:.3f}")
+        table.add_row(line.algorithm, line.metric, *cells)
+    return table
+
+
+_MOST_ROWS = 40
+
+
+def _clients_table(clients: Mapping[str, Any]) -> Table:
+    table = Table("client", "tasks", "model", "parameters", "train", "val", "test", "classes")
+    for name, client in list(clients.items())[:_MOST_ROWS]:
+        counts = (client["train"], client["validation"], client["test"], len(client["labels"]))
+        table.add_row(
+            name,
+            ", ".join(client["tasks"]),
+            client["model"],
+            f"{client['parameters']:,}",
+            *map(str, counts),
+        )
+    if len(clients) > _MOST_ROWS:
+        table.caption = f"and {len(clients) - _MOST_ROWS} more"
+    return table
+
+
+def _as_data(results: Sequence[Result], verdicts: Sequence[Verdict], page: Path) -> dict[str, Any]:
+    return {
+        "runs": [
+            {
+                "algorithm": result.algorithm,
+                "seed": result.seed,
+                "folder": str(result.folder),
+                **{name: result.value(name) for name in result.metric_names()},
+            }
+            for result in results
+        ],
+        "claims": [{"claim": v.claim, "outcome": v.outcome, "detail": v.detail} for v in verdicts],
+        "report": str(page),
+    }

@@ -1,0 +1,75 @@
+"""Pictures of bytes and seconds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.report.sample import TASKS, load_run
+
+from consort.report.costs import (
+    roles,
+    seconds_per_client,
+    seconds_per_round,
+    traffic_by_role,
+    traffic_compared,
+    traffic_per_round,
+)
+from consort.report.study import Study
+from consort.results import MIB
+
+
+@pytest.fixture
+def study(tmp_path):
+    settings = [("fedavg", {"zeta": 5, "heads": 2 * MIB, "encoder": 3 * MIB}), ("local", {})]
+    return Study.of(
+        [
+            load_run(tmp_path / f"{name}-{seed}", algorithm=name, seed=seed, roles=sent, rounds=4)
+            for name, sent in settings
+            for seed in (0, 1)
+        ]
+    )
+
+
+def test_roles_have_a_fixed_order(study):
+    assert roles(study.runs) == ["encoder", "heads", "zeta"]
+
+
+def test_totals_by_role_and_direction(study):
+    figure = traffic_by_role(study)
+    encoder = figure["data"][0]
+    assert encoder["y"] == ["fedavg, up", "fedavg, down", "local, up", "local, down"]
+    assert encoder["x"] == [72, 72, 0, 0]  # 3 MiB, 6 clients, 4 rounds
+    assert figure["layout"]["barmode"] == "stack"
+    total = sum(x for trace in figure["data"] for x in trace["x"])
+    assert total == pytest.approx(study.first.value("bytes") / MIB)
+
+
+def test_one_run_by_round(study):
+    traces = {trace["name"]: trace for trace in traffic_per_round(study.first, "down")["data"]}
+    assert traces["heads"]["x"] == [1, 2, 3, 4]
+    assert traces["heads"]["y"] == [12] * 4
+
+
+def test_algorithms_by_round(study):
+    fedavg, local = traffic_compared(study)["data"]
+    assert fedavg["y"] == [pytest.approx(2 * 6 * (5 * MIB + 5) / MIB)] * 4
+    assert local["y"] == [0] * 4
+
+
+def test_seconds_per_round_are_means_over_seeds(study):
+    fedavg = seconds_per_round(study)["data"][0]
+    one, two = (run.per_round("seconds") for run in study.groups["fedavg"])
+    assert fedavg["y"] == [pytest.approx((one[r] + two[r]) / 2) for r in (1, 2, 3, 4)]
+
+
+def test_seconds_per_client(study):
+    fedavg = seconds_per_client(study)["data"][0]
+    one, two = (run.client_seconds() for run in study.groups["fedavg"])
+    assert fedavg["x"] == [f"client-{n}" for n in range(6)]
+    assert fedavg["y"][3] == pytest.approx((one["client-3"] + two["client-3"]) / 2)
+
+
+def test_seconds_of_many_clients_are_a_box(tmp_path):
+    run = load_run(tmp_path / "run", clients=61, rounds=1, tasks={"shape": TASKS["shape"]})
+    (box,) = seconds_per_client(Study.of([run]))["data"]
+    assert box["type"] == "box"
+    assert sorted(box["x"]) == sorted(run.client_seconds().values())

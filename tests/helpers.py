@@ -89,7 +89,7 @@ def tiny_federation(
     model: Mapping[str, Any] = MLP,
     seed: int = 0,
     batchnorm: BatchNormPolicy = "average",
-    compute: Compute = Compute(),  # noqa: B008 (it is frozen)
+    compute: Compute = Compute(),
 ) -> Federation:
     """Clients c0, c1, … with 30, 31, … examples.
 

@@ -64,11 +64,7 @@ class Seat:
     def load(self) -> Splits:
         """Brings the client's examples into memory."""
         share = self.share
-        return Splits(
-            self._examples(share.train),
-            self._examples(share.validation),
-            self._examples(share.test),
-        )
+        return Splits(*map(self._examples, (share.train, share.validation, share.test)))
 
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
@@ -175,7 +171,7 @@ def _description(
     return {
         "title": recipe.title,
         "recipe": json.loads(Recipe.wire.dump_json(recipe)),
-        "partition": fingerprint(list(shares.values())),
+        "partition": fingerprint(shares.values()),
         "tasks": {
             name: {"metric": task.metric, "higher_is_better": task.higher_is_better}
             for name, task in tasks.items()
@@ -258,10 +254,8 @@ def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share])
                 raise UsageError(
                     f"{folder} holds a run with another {key}: choose another --out, or delete it"
                 )
-        if (
-            fingerprint(list(load_partition(folder / "partition.json").values()))
-            != written["partition"]
-        ):
+        saved = load_partition(folder / "partition.json")
+        if fingerprint(saved.values()) != written["partition"]:
             raise Failure(f"{folder}/partition.json was changed since the run began")
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -75,9 +75,7 @@ class Federation:
     ) -> None:
         for name in members:
             if not re.fullmatch(r"[\w.-]+", name):
-                raise UsageError(
-                    f"client name {name!r}: use letters, digits, '.', '_' and '-' only"
-                )
+                raise UsageError(f"client name {name!r}: use only letters, digits, '.', '_', '-'")
         if not members:
             raise UsageError("a federation needs at least one client")
         self.members = dict(sorted(members.items()))
@@ -133,9 +131,7 @@ class Federation:
         """One client with everybody's data trains; the real clients only evaluate."""
         architectures = {member.architecture for member in self.members.values()}
         if len(architectures) > 1:
-            raise UsageError(
-                "pooling the data needs one architecture and the same tasks everywhere"
-            )
+            raise UsageError("pooling the data needs one architecture and the same tasks for all")
         first = next(iter(self.members.values()))
         everyone = replace(first, load=self._load_everything)
         pool = Federation(

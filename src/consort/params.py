@@ -111,15 +111,11 @@ class Params(Mapping[str, Tensor]):
 
     def only(self, *roles: str) -> Params:
         """The parts of the model with one of these roles."""
-        return Params(
-            {n: t for n, t in self._tensors.items() if any(has_role(n, r) for r in roles)}
-        )
+        return Params({n: t for n, t in self.items() if any(has_role(n, r) for r in roles)})
 
     def without(self, *roles: str) -> Params:
         """The parts of the model with none of these roles."""
-        return Params(
-            {n: t for n, t in self._tensors.items() if not any(has_role(n, r) for r in roles)}
-        )
+        return Params({n: t for n, t in self.items() if not any(has_role(n, r) for r in roles)})
 
     def __or__(self, other: Mapping[str, Tensor]) -> Params:
         """The union; where both have a name, `other` wins."""

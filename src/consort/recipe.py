@@ -194,9 +194,9 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
     result = dict(table)
     for key, value in changes.items():
         old = result.get(key)
-        result[key] = (
-            merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-        )
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = merged(old, value)
+        result[key] = value
     return result
 
 

@@ -25,9 +25,8 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
 def load_object(place: str, folder: Path | None = None) -> Any:
     """The object at `package.module:name` or `file.py:name` (looked for in `folder` too)."""
     module_name, _, name = place.partition(":")
-    module = (
-        _from_file(module_name, folder) if module_name.endswith(".py") else _import(module_name)
-    )
+    is_file = module_name.endswith(".py")
+    module = _from_file(module_name, folder) if is_file else _import(module_name)
     if not hasattr(module, name):
         raise UsageError(f"{module_name} defines no {name!r}")
     return getattr(module, name)

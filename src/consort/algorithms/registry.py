@@ -20,10 +20,9 @@ def algorithm_places() -> dict[str, str]:
     places = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem not in ("__init__", "registry"):
-            classes = [
-                n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef)
-            ]
-            places[path.stem] = f"consort.algorithms.{path.stem}:{classes[-1]}"
+            nodes = ast.parse(path.read_text()).body
+            *_, last = (node.name for node in nodes if isinstance(node, ast.ClassDef))
+            places[path.stem] = f"consort.algorithms.{path.stem}:{last}"
     return places
 
 

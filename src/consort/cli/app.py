@@ -38,12 +38,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars, no table
 Json = Annotated[bool, typer.Option("--json", help="Results as JSON on standard output.")]
 
 
-class EngineName(StrEnum):
-    """How clients are reached."""
-
-    embedded = "embedded"
-
-
 class Listing(StrEnum):
     """What can be listed."""
 
@@ -86,9 +80,6 @@ def run(
     seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
     scale: Scale = None,
     workers: Workers = 1,
-    engine: Annotated[
-        EngineName, typer.Option(help="How clients are reached.")
-    ] = EngineName.embedded,
     data: Data = None,
     out: Out = None,
     quiet: Quiet = False,

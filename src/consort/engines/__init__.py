@@ -1,0 +1,1 @@
+"""Engines: how calls reach clients."""

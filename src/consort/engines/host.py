@@ -146,7 +146,7 @@ class ClientHost:
     def _check_once(self, payload: Payload, blueprint: Blueprint) -> None:
         """What was sent to the client before as well was checked then."""
         seen = (blueprint, *payload.values())
-        if len(seen) != len(self._seen) or any(a is not b for a, b in zip(seen, self._seen)):
+        if list(map(id, seen)) != list(map(id, self._seen)):
             check(payload, blueprint.shapes)
             self._seen = seen
 

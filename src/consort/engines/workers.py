@@ -78,6 +78,7 @@ class Workers:
         self.host = host
         self.broadcast = Arena()
         self.workers: list[Worker] = []
+        self._deliveries = 0
         for _ in range(count):
             self.workers.append(self._new_worker())
 
@@ -85,7 +86,9 @@ class Workers:
         """Keeps all workers busy, but not far ahead of what has been yielded."""
         chunks = self.host.chunks(calls)
         common = _common_keys(calls)
-        shared = self.broadcast.write({key: calls[0].payload[key] for key in common})
+        self._deliveries += 1
+        frame = self.broadcast.write({key: calls[0].payload[key] for key in common})
+        shared = frame | {"delivery": self._deliveries}
         waiting = deque(enumerate(chunks))
         finished: dict[int, list[Reply]] = {}
         busy: dict[Any, Worker] = {}
@@ -151,15 +154,15 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stranger in strangers:
         stranger.close()
-    seen: Frame | None = None
+    seen = 0
     shared: Payload = {}
     while True:
         try:
             order = _receive(pipe)
         except EOFError:
             return
-        if order["shared"] != seen:
-            seen, shared = order["shared"], broadcast.read(order["shared"])
+        if order["shared"]["delivery"] != seen:
+            seen, shared = order["shared"]["delivery"], broadcast.read(order["shared"])
         calls = [
             Call(**dict(zip(_CALL_FIELDS, fields, strict=True)), payload=shared | own)
             for fields, own in zip(order["calls"], down.read(order["own"]), strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +16,7 @@ from consort.engines.engine import Engine
 from consort.engines.host import ClientHost
 from consort.engines.workers import Workers
 from consort.engines.wrappers import Checked, ErrorPolicy, Faulty, Metered, Policed
-from consort.errors import ClientFailed, Failure, NoReplies
+from consort.errors import ClientFailed, NoReplies
 from consort.federation import Federation
 from consort.history import History, Row
 from consort.messages import Call, Replies
@@ -85,6 +84,8 @@ class Run:
     def go(self) -> History:
         """Runs to the end, from the beginning or from where an earlier go was cut off."""
         self.federation.compute.apply()
+        if self.folder:
+            self.folder.mkdir(parents=True, exist_ok=True)
         roster = self.federation.roster
         if not self._restore():
             self.server = self.algorithm.start(roster)
@@ -191,7 +192,3 @@ class Run:
 def _peak_memory() -> float:
     """The largest resident size of this process so far, in MiB (Linux counts in KiB)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-Make = Callable[[], Run]
-__all__ = ["Failure", "Run", "Schedule", "Watcher"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean
 
-from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure
+from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure, over_rounds
 from consort.report.html import Figure, label
 from consort.report.numbers import natural
 from consort.report.study import Study
@@ -67,7 +67,7 @@ def traffic_per_round(run: Result, way: Direction) -> Figure:
                 "hovertemplate": "round %{x}: %{y:,.4~g} MiB",
             }
         )
-    return figure(traces, "round", "MiB", barmode="stack")
+    return over_rounds(traces, "MiB", barmode="stack")
 
 
 def traffic_compared(study: Study) -> Figure:
@@ -101,7 +101,7 @@ def _lines(study: Study, measure: Callable[[Result], Mapping[int, float]], y: st
                 "hovertemplate": "round %{x}: %{y:,.4~g} " + y,
             }
         )
-    return figure(traces, "round", y, yaxis={"rangemode": "tozero"})
+    return over_rounds(traces, y, yaxis={"rangemode": "tozero"})
 
 
 def _mean_of(series: list[Mapping[int, float]]) -> dict[int, float]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consort.report.drawing import MANY_CLIENTS, Trace, colour, faint, figure
+from consort.report.drawing import MANY_CLIENTS, Trace, colour, faint, figure, over_rounds
 from consort.report.html import Figure, label
+from consort.report.numbers import words
 from consort.report.study import Study
 from consort.results import Point, Result
 from consort.statistics import summarise
@@ -25,7 +26,7 @@ def curves(study: Study, task: str, metric: str, split: str) -> Figure:
             if study.one_run or len(runs) > 1:
                 traces += _band(points, style)
             traces.append(_line(points, style))
-    return figure(traces, "round", metric.replace("_", " "), **_best_round(study))
+    return over_rounds(traces, words(metric), **_best_round(study))
 
 
 def band_meaning(study: Study) -> str:
@@ -127,7 +128,7 @@ def client_spread(study: Study, task: str) -> Figure:
         _box(algorithm, [run for run in runs if task in run.tasks], task, study.colours[algorithm])
         for algorithm, runs in study.groups.items()
     ]
-    metric = study.tasks[task]["metric"].replace("_", " ")
+    metric = words(study.tasks[task]["metric"])
     return figure(
         boxes,
         f"{metric} in the last round",

@@ -43,3 +43,9 @@ def figure(data: list[Trace], x: str, y: str, height: int = 320, **layout: Any) 
         for name, title in (("xaxis", x), ("yaxis", y))
     }
     return {"data": data, "layout": {"height": height, **axes, **layout}}
+
+
+def over_rounds(data: list[Trace], y: str, **layout: Any) -> Figure:
+    """A figure with rounds from left to right, which are whole numbers."""
+    last = max((x for trace in data for x in trace["x"]), default=0)
+    return figure(data, "round", y, xaxis={"dtick": 1} if last <= 10 else {}, **layout)

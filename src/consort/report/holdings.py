@@ -51,13 +51,15 @@ def label_map(clients: Clients) -> Figure:
     rows = _rows(clients, classes)
     totals = [sum(labels.values()) or 1 for labels in rows.values()]
     counts = [[labels.get(name, 0) for name in classes] for labels in rows.values()]
+    shares = [[n / total for n in row] for row, total in zip(counts, totals, strict=True)]
     trace: Trace = {
         "type": "heatmap",
         "x": [label(name) for name in classes],
         "y": [label(name) for name in rows],
-        "z": [[n / total for n in row] for row, total in zip(counts, totals, strict=True)],
+        "z": shares,
         "text": [[f"{n:,}" for n in row] for row in counts],
         "zmin": 0,
+        "zmax": max(map(max, shares)),
         "xgap": 1 if len(classes) <= MANY_CLIENTS else 0,
         "ygap": 1,
         "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0},

@@ -54,6 +54,13 @@ def test_axes_are_labelled(one):
     assert layout["yaxis"]["title"]["text"] == "rmse"
 
 
+def test_there_are_no_half_rounds(one, tmp_path):
+    long = load_run(tmp_path / "long", rounds=11)
+    for run, ticks in ((one, 1), (long, None)):
+        axis = curves(Study.of([run]), "shape", "accuracy", "test")["layout"]["xaxis"]
+        assert axis.get("dtick") == ticks
+
+
 def test_several_seeds_are_averaged_with_their_deviation(several):
     study = Study.of(several)
     figure = curves(study, "shape", "accuracy", "test")

@@ -21,6 +21,7 @@ def test_the_label_map_shows_shares_of_a_clients_examples():
     assert trace["y"] == ["client-2", "client-10", "empty"]
     assert trace["z"] == [[1, 0], [0.75, 0.25], [0, 0]]
     assert trace["text"][1] == ["3", "1"]
+    assert (trace["zmin"], trace["zmax"]) == (0, 1)
 
 
 def test_many_clients_share_the_rows_of_the_label_map():

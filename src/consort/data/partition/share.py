@@ -30,38 +30,47 @@ def divide(
 ) -> list[tuple[Numbers, Numbers, Numbers]]:
     """Training, validation and test examples of every client, in ascending order.
 
-    A client's examples are lined up by label, in random order within one, and every n-th
-    is set aside; so each label is divided in the same proportion as the whole, to within
-    one example. Clients with three examples or more have some of each, others only train.
+    Each of a client's labels is divided in the same proportions as the whole, to within one
+    example. Clients with three examples or more have some of each, others only train.
     """
     sizes = np.array([len(part) for part in parts])
-    index = np.concatenate(parts)
     client = np.repeat(np.arange(len(parts)), sizes)
-    order = np.lexsort((rng.random(len(index)), labels[index], client))
-    aside, tested = _set_aside(sizes, validation, test)
-    place = np.zeros(len(index), dtype=np.int64)
-    held = _every_nth(sizes, aside, rng)
-    place[held] = 1 + _every_nth(aside, tested, rng)
-    final = np.lexsort((index[order], place, client))
-    counts = np.stack([sizes - aside, aside - tested, tested], axis=1)
-    pieces = np.split(index[order][final], np.cumsum(counts)[:-1])
+    index = np.concatenate(parts)
+    index = index[np.lexsort((rng.random(len(index)), labels[index], client))]
+    wanted = _wanted(sizes, validation, test)
+    counts = _by_label(client, labels[index], wanted, rng)
+    place = np.repeat(np.arange(counts.size) % 3, counts.ravel())
+    order = np.lexsort((index, place, client))
+    pieces = np.split(index[order], np.cumsum(wanted)[:-1])
     return list(zip(pieces[0::3], pieces[1::3], pieces[2::3], strict=True))
 
 
-def _set_aside(sizes: Numbers, validation: float, test: float) -> tuple[Numbers, Numbers]:
-    """How many of each client's examples do not train, and how many of those test."""
-    wanted = np.maximum(np.rint(np.outer(sizes, (validation, test))).astype(np.int64), 1)
-    excess = np.maximum(wanted.sum(axis=1) - (sizes - 1), 0)
-    wanted[np.arange(len(sizes)), wanted.argmax(axis=1)] -= excess
-    wanted[sizes < 3] = 0
-    return wanted.sum(axis=1), wanted[:, 1]
+def _wanted(sizes: Numbers, validation: float, test: float) -> Numbers:
+    """How many of each client's examples train, validate and test (columns)."""
+    aside = np.maximum(np.rint(np.outer(sizes, (validation, test))).astype(np.int64), 1)
+    excess = np.maximum(aside.sum(axis=1) - (sizes - 1), 0)
+    aside[np.arange(len(sizes)), aside.argmax(axis=1)] -= excess
+    aside[sizes < 3] = 0
+    return np.column_stack([sizes - aside.sum(axis=1), aside])
 
 
-def _every_nth(sizes: Numbers, chosen: Numbers, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Marks `chosen` of each run of `sizes` rows, evenly spread from a random start."""
-    whole, some = np.repeat(sizes, sizes), np.repeat(chosen, sizes)
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    position = np.arange(len(whole)) - starts
-    phase = np.repeat(rng.integers(0, np.maximum(sizes, 1)), sizes)
-    marked: NDArray[np.bool_] = (position * some + phase) % whole + some >= whole
-    return marked
+def _by_label(
+    client: Numbers, labels: Numbers, wanted: Numbers, rng: np.random.Generator
+) -> Numbers:
+    """How many of each run of one client's examples of one label train, validate and test.
+
+    Exact proportions are rounded down. Of what is missing in a column, each run gets at most
+    one; those that miss most come first, so that no run is left with two for the last column.
+    """
+    starts = np.flatnonzero(np.diff(client, prepend=-1) | np.diff(labels, prepend=-1))
+    sizes, owner = np.diff(starts, append=len(client)), client[starts]
+    counts = sizes[:, None] * wanted[owner] // wanted[owner].sum(axis=1, keepdims=True)
+    firsts = np.flatnonzero(np.diff(owner, prepend=-1))
+    missing = wanted - np.add.reduceat(counts, firsts)
+    for column in (0, 1):
+        lacks = sizes - counts.sum(axis=1)
+        order = np.lexsort((rng.random(len(sizes)), -lacks, owner))
+        rank = np.arange(len(sizes)) - firsts[owner]
+        counts[order[rank < missing[owner, column]], column] += 1
+    counts[:, 2] = sizes - counts[:, :2].sum(axis=1)
+    return counts

@@ -53,8 +53,12 @@ def _plain(u: Pixels, _v: Pixels) -> Pixels:
     return np.full_like(u, -1)
 
 
-def _stripes(u: Pixels, _v: Pixels) -> Pixels:
+def _columns(u: Pixels, _v: Pixels) -> Pixels:
     return np.sin(u)
+
+
+def _rows(_u: Pixels, v: Pixels) -> Pixels:
+    return np.sin(v)
 
 
 def _checks(u: Pixels, v: Pixels) -> Pixels:
@@ -68,7 +72,7 @@ def _dots(u: Pixels, v: Pixels) -> Pixels:
 SHAPES: tuple[Field, ...] = (_disc, _cross, _triangle, _ring, _star, _square, _half, _hourglass)
 """Below 1 inside; u and v run from -1 to 1 over the shape."""
 
-TEXTURES: tuple[Field, ...] = (_plain, _stripes, _checks, _dots)
+TEXTURES: tuple[Field, ...] = (_plain, _columns, _rows, _checks, _dots)
 """Above 0 where the second colour shows; u and v run through 2π in one period."""
 
 
@@ -99,24 +103,24 @@ def _draw(
 
 
 def _placed(rng: np.random.Generator, count: int, size: int) -> tuple[Pixels, Pixels]:
-    radius = _uniform(rng, 0.4, 0.7, count)
-    x = _axis(size) - (0.9 - radius) * _uniform(rng, -1, 1, count)
-    y = _axis(size).reshape(1, size, 1) - (0.9 - radius) * _uniform(rng, -1, 1, count)
+    radius = _uniform(rng, 0.55, 0.8, count)
+    x = _axis(size) - (0.95 - radius) * _uniform(rng, -1, 1, count)
+    y = _axis(size).reshape(1, size, 1) - (0.95 - radius) * _uniform(rng, -1, 1, count)
     return _turned(x / radius, y / radius, _uniform(rng, -0.5, 0.5, count))
 
 
 def _waves(rng: np.random.Generator, count: int, size: int) -> tuple[Pixels, Pixels]:
-    frequency = _uniform(rng, 10, 15, count)
+    frequency = _uniform(rng, 12, 16, count)
     x = _axis(size) * frequency + _uniform(rng, 0, 2 * np.pi, count)
     y = _axis(size).reshape(1, size, 1) * frequency + _uniform(rng, 0, 2 * np.pi, count)
-    return _turned(x, y, _uniform(rng, -np.pi, np.pi, count))
+    return _turned(x, y, _uniform(rng, -0.4, 0.4, count))
 
 
 def _colours(rng: np.random.Generator, count: int, channels: int) -> Pixels:
     """A dark ground, then a medium and a light ink in either order, each with a tint."""
-    inks = rng.permuted(np.tile([0.5, 0.85], (count, 1)), axis=1)
-    levels = np.vstack([np.full(count, 0.15), inks.T]).reshape(3, count, 1, 1, 1)
-    return (levels + rng.uniform(-0.15, 0.15, (3, count, channels, 1, 1))).astype(np.float32)
+    inks = rng.permuted(np.tile([0.45, 0.95], (count, 1)), axis=1)
+    levels = np.vstack([np.full(count, 0.1), inks.T]).reshape(3, count, 1, 1, 1)
+    return (levels + rng.uniform(-0.1, 0.1, (3, count, channels, 1, 1))).astype(np.float32)
 
 
 def _by_kind(kinds: Sequence[Field], chosen: Numbers, u: Pixels, v: Pixels) -> Pixels:

@@ -58,7 +58,7 @@ def synthetic_shapes(
     examples: Count = 3000,
     size: Size = 32,
     channels: Count = 3,
-    noise: Noise = 0.1,
+    noise: Noise = 0.05,
 ) -> Dataset:
     """Textured shapes with two tasks on every picture: to tell the shape and the texture."""
     rng = np.random.default_rng(derive(seed, "synthetic_shapes"))

@@ -1,0 +1,141 @@
+"""FedAvg with the 4-layer CNN against a bare PyTorch loop that does the same work.
+
+20 clients with 250 images of 32 by 32 each, one local epoch, batches of 10 and of 50, one round a turn.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from measure import Report, ratio, take_turns, timed
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+CLIENTS, EXAMPLES, RATE, REPEATS = 20, 250, 0.01, 5
+IDS = [f"client-{number:02d}" for number in range(CLIENTS)]
+
+
+def images() -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        (
+            torch.randn(EXAMPLES, 3, 32, 32, generator=generator),
+            torch.randint(0, 10, (EXAMPLES,), generator=generator),
+        )
+        for _ in IDS
+    ]
+
+
+def federation(data: list[tuple[Tensor, Tensor]]):  # noqa: ANN201
+    from consort import Classification, Examples, Federation, Member, ModelSpec, Splits
+
+    members = {}
+    for name, (x, y) in zip(IDS, data, strict=True):
+        one = Examples(x[:1], {"classify": y[:1]})
+        splits = Splits(Examples(x, {"classify": y}), one, one)
+        model = ModelSpec.of({"name": "cnn4"})
+        members[name] = Member.of({"classify": Classification(10)}, model, splits)
+    return Federation(members)
+
+
+def bare(batch: int, data: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    """One round as most people write it; only shuffles and start are those of Consort."""
+    from consort.randomness import generator_for  # the same shuffles, so that weights compare
+
+    start = federation(data).roster.shared()
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(1600, 512), nn.ReLU(), nn.Linear(512, 10),
+    )  # fmt: skip
+    names = dict(zip(model.state_dict(), start, strict=True))
+    initial = {own: start[theirs] for own, theirs in names.items()}
+    average = {name: torch.zeros_like(tensor) for name, tensor in initial.items()}
+    for client, (x, y) in zip(IDS, data, strict=True):
+        model.load_state_dict(initial)
+        optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+        order = torch.randperm(EXAMPLES, generator=shuffles(client, generator_for))
+        for index in order.split(batch):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[index]), y[index]).backward()
+            optimizer.step()
+        for name, tensor in model.state_dict().items():
+            average[name] += tensor / CLIENTS
+    return {names[name]: tensor for name, tensor in average.items()}
+
+
+def shuffles(client: str, generator_for) -> torch.Generator:  # noqa: ANN001
+    return torch.Generator().manual_seed(generator_for(0, 1, client, "train", 0).initial_seed() + 1)
+
+
+def consort_round(batch: int, workers: int, data: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+    """One round with everything a run does: checks, traffic, history, checkpoint."""
+    from consort import LocalTraining, Run, Schedule
+    from consort.algorithms.fedavg import FedAvg
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(
+            federation(data),
+            FedAvg(LocalTraining(batch=batch, lr=RATE)),
+            Schedule(rounds=1),
+            folder=Path(folder),
+            workers=workers,
+        )
+        run.go()
+    return dict(run.server.model)
+
+
+def child(contender: str, batch: int) -> None:
+    torch.set_num_threads(1)
+    data = images()
+    weights: dict[str, Tensor] = {}
+
+    def work() -> None:
+        if contender == "bare":
+            weights.update(bare(batch, data))
+        else:
+            weights.update(consort_round(batch, int(contender), data))
+
+    measured = timed(work)
+    probe = [weights[name].flatten()[:200].tolist() for name in sorted(weights)]
+    print(json.dumps(measured | {"probe": probe}))
+
+
+def main() -> None:
+    report = Report()
+    for batch, most in ((10, "<=0.90"), (50, "<=0.80")):
+        turns = take_turns(
+            __file__, [(who, str(batch)) for who in ("bare", "1", "2")], repeats=REPEATS
+        )
+        loop, one, two = (f"{who} {batch}" for who in ("bare", "1", "2"))
+        report.line(
+            f"batch {batch}: one process / bare loop, CPU", ratio(turns, one, loop, "cpu"), most
+        )
+        report.line(
+            f"batch {batch}: one process / bare loop, wall", ratio(turns, one, loop, "wall")
+        )
+        report.line(
+            f"batch {batch}: two workers are faster than one process, wall",
+            ratio(turns, one, two, "wall"),
+            ">=1.8",
+        )
+        report.line(f"batch {batch}: two workers / one process, CPU", ratio(turns, two, one, "cpu"))
+        probes = [torch.cat([torch.tensor(p) for p in turns[who][0]["probe"]]) for who in turns]
+        gap = max((probe - probes[0]).abs().max().item() for probe in probes)
+        report.line(
+            f"batch {batch}: largest difference from the bare loop's weights", gap, "<=1e-5"
+        )
+        same = float((probes[1] - probes[2]).abs().max())
+        report.line(f"batch {batch}: difference between one process and two workers", same, "<=0")
+    report.finish()
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        child(sys.argv[2], int(sys.argv[3]))
+    else:
+        main()

@@ -101,7 +101,7 @@ def child(contender: str, population: int, share: float, rounds: int) -> None:
             before = peak_memory()
             measured = timed(lambda: bare(x, y, rounds, share))
         else:
-            consort_run(x, y, 1, 10 / population, False, Path(folder) / "warm").go()
+            consort_run(x, y, 1, 10 / population, contender == "cohort", Path(folder) / "warm").go()
             run = consort_run(x, y, rounds, share, contender == "cohort", Path(folder) / "run")
             before = peak_memory()
             measured = timed(run.go)

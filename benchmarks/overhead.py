@@ -1,6 +1,7 @@
 """FedAvg with the 4-layer CNN against a bare PyTorch loop that does the same work.
 
-20 clients with 250 images of 32 by 32 each, one local epoch, batches of 10 and of 50, one round a turn.
+20 clients with 250 images of 32 by 32 each; one local epoch in batches of 10 or 50; one round a
+turn.
 """
 
 from __future__ import annotations

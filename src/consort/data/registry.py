@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from inspect import Parameter, signature
+from inspect import Parameter, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -29,20 +29,38 @@ DATASETS = {
 
 
 def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -> Dataset:
-    """Loads or generates a data set; `folder` is where real data sets are looked for."""
-    if name not in DATASETS:
-        raise UsageError(f"there is no data set {did_you_mean(name, DATASETS)}")
-    loader: Callable[..., Dataset] = load_object(DATASETS[name])
+    """Loads or generates a data set; `folder` is where real data sets are looked for.
+
+    The name is one of `DATASETS` or the place of a function of your own, as
+    `package.module:function` or `file.py:function`; a relative file is looked for in the
+    current folder. Like those here, it takes `seed`, `folder`, both or neither, and options
+    that are checked by their annotations; it returns a `Dataset`.
+    """
+    from consort.data.dataset import Dataset
+
+    loader = _loader(name)
     given = {"seed": seed, "folder": folder}
     parameters = dict(signature(loader).parameters)
     wanted = {key: value for key, value in given.items() if parameters.pop(key, None)}
     _check(name, parameters, get_type_hints(loader, include_extras=True), options)
-    return loader(**wanted, **options)
+    dataset = loader(**wanted, **options)
+    if not isinstance(dataset, Dataset):
+        raise UsageError(f"{name} returns a {type(dataset).__name__} where a Dataset is expected")
+    return dataset
 
 
 def describe_datasets() -> dict[str, str]:
     """The first line about every data set."""
     return {name: first_line(place) for name, place in DATASETS.items()}
+
+
+def _loader(name: str) -> Callable[..., Any]:
+    if name not in DATASETS and ":" not in name:
+        raise UsageError(f"there is no data set {did_you_mean(name, DATASETS)}")
+    loader = load_object(DATASETS.get(name, name))
+    if not isfunction(loader):
+        raise UsageError(f"{name} is not a function that makes a Dataset")
+    return loader
 
 
 def _check(
@@ -54,7 +72,10 @@ def _check(
     for key in options:
         if key not in parameters:
             raise UsageError(f"data set {name!r} has no option {did_you_mean(key, parameters)}")
-    fields: dict[str, Any] = {key: (hints[key], parameters[key].default) for key in options}
+    for key, parameter in parameters.items():
+        if parameter.default is Parameter.empty and key not in options:
+            raise UsageError(f"data set {name!r} needs its option {key!r}")
+    fields: dict[str, Any] = {key: (hints.get(key, Any), ...) for key in options}
     try:
         create_model(name, __config__=ConfigDict(strict=True), **fields)(**options)
     except ValidationError as error:

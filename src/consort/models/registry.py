@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
-from importlib.util import find_spec
-from pathlib import Path
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from consort.errors import UsageError
+from consort.registry import did_you_mean, first_line, load_object
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,8 +25,11 @@ ENCODERS = {
 }
 """Where each encoder lives.
 
-An encoder is an `nn.Module` with `width`, its number of features. What its static method
-`measure` makes of an example is its first parameter; the others are options for recipes.
+An encoder is an `nn.Module` with `width`, its number of features. The first parameter of its
+class is an example, or what the static method `measure` makes of one; the others are options
+for recipes, with annotations that they are checked by. A recipe may also name an encoder of
+your own, as `package.module:Class` or `file.py:Class` (a relative file is looked for in the
+current folder); a function that returns an encoder will do in place of a class.
 """
 
 
@@ -54,22 +53,27 @@ class ModelSpec:
         if "name" not in given:
             raise UsageError(f"a model needs a name: one of {', '.join(ENCODERS)}")
         name = str(given.pop("name"))
-        if name not in ENCODERS:
-            raise UsageError(f"there is no model {name!r}: {_suggestion(name, ENCODERS)}")
         encoder = _load(name)
-        defaults = _defaults(encoder)
+        options = _options(name, encoder)
         for option in given:
-            if option not in defaults:
-                hint = _suggestion(option, defaults)
-                raise UsageError(f"model {name!r} has no option {option!r}: {hint}")
-        types = get_type_hints(encoder.__init__, include_extras=True)
-        checked = {key: _checked(name, key, types[key], value) for key, value in given.items()}
-        return cls(name, tuple((defaults | checked).items()))
+            if option not in options:
+                raise UsageError(f"model {name!r} has no option {did_you_mean(option, options)}")
+        types = get_type_hints(
+            encoder.__init__ if isinstance(encoder, type) else encoder, include_extras=True
+        )
+        for key, value in given.items():
+            options[key] = _checked(name, key, types.get(key, Any), value)
+        for option, value in options.items():
+            if value is Parameter.empty:
+                raise UsageError(f"model {name!r} needs its option {option!r}")
+            if not isinstance(value, Hashable):
+                raise UsageError(f"model {name!r}: annotate its option {option!r} as a tuple")
+        return cls(name, tuple(options.items()))
 
 
 def describe_models() -> dict[str, str]:
     """The first line about every encoder, read from its source because importing is slow."""
-    return {name: _first_line(place) for name, place in ENCODERS.items()}
+    return {name: first_line(place) for name, place in ENCODERS.items()}
 
 
 def build(
@@ -101,18 +105,20 @@ def parameter_count(module: nn.Module) -> int:
 
 
 def _load(name: str) -> Any:
-    module, _, encoder = ENCODERS[name].partition(":")
-    return getattr(importlib.import_module(module), encoder)
+    if name not in ENCODERS and ":" not in name:
+        raise UsageError(f"there is no model {did_you_mean(name, ENCODERS)}")
+    return load_object(ENCODERS.get(name, name))
 
 
-def _defaults(encoder: Any) -> dict[str, Any]:
-    _measured, *options = inspect.signature(encoder).parameters.values()
+def _options(name: str, encoder: Any) -> dict[str, Any]:
+    """The defaults of all parameters but the first, which is the example."""
+    try:
+        _example, *options = signature(encoder).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name} is not an encoder: a class or a function of an example is expected"
+        ) from error
     return {option.name: option.default for option in options}
-
-
-def _suggestion(word: str, choices: Collection[str]) -> str:
-    closest = get_close_matches(word, choices, n=1, cutoff=0)
-    return f"did you mean {closest[0]!r} (of {', '.join(choices)})?" if closest else "it takes none"
 
 
 def _checked(model: str, option: str, kind: Any, value: Any) -> Any:
@@ -131,15 +137,19 @@ def _checked(model: str, option: str, kind: Any, value: Any) -> Any:
 
 
 def _fitting(spec: ModelSpec, example: Tensor) -> Any:
-    encoder = _load(spec.name)
+    make = _load(spec.name)
     try:
-        return encoder(encoder.measure(example), **dict(spec.options))
+        measured = make.measure(example) if hasattr(make, "measure") else example
+        encoder = make(measured, **dict(spec.options))
     except UsageError as error:
         shape = "x".join(map(str, example.shape))
         kind = str(example.dtype).removeprefix("torch.")
         raise UsageError(
             f"model {spec.name!r} cannot be built for inputs of shape {shape} ({kind}): {error}"
         ) from error
+    if not isinstance(getattr(encoder, "width", None), int):
+        raise UsageError(f"model {spec.name!r} has no `width`: say how many features it makes")
+    return encoder
 
 
 @contextmanager
@@ -152,12 +162,3 @@ def _seeded(seed: int, *purpose: str) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive(seed, *purpose))
         yield
-
-
-def _first_line(place: str) -> str:
-    module, _, encoder = place.partition(":")
-    found = find_spec(module)
-    source = Path(found.origin).read_text("utf-8") if found and found.origin else ""
-    classes = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
-    docstrings = (ast.get_docstring(node) for node in classes if node.name == encoder)
-    return (next(docstrings, None) or "").partition("\n")[0]

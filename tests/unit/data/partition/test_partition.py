@@ -86,7 +86,7 @@ def test_splits_keep_the_balance_of_labels():
         whole = np.bincount(LABELS[everything([share])], minlength=6)
         for piece, fraction in zip(pieces(share), (0.6, 0.2, 0.2), strict=True):
             counts = np.bincount(LABELS[piece], minlength=6)
-            assert np.abs(counts - whole * fraction).max() < 2
+            assert np.abs(counts - whole * fraction).max() <= 1
 
 
 @pytest.mark.parametrize(

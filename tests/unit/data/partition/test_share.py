@@ -43,15 +43,17 @@ def test_sizes_are_what_was_asked_for(seed, size):
 
 
 @few
-@given(seeds, st.lists(st.integers(0, 60), min_size=1, max_size=6).filter(lambda c: sum(c) > 10))
-def test_each_label_is_divided_like_the_whole(seed, counts):
-    labels = np.repeat(np.arange(len(counts)), counts)
-    rng = np.random.default_rng(seed)
-    ((_, validation, test),) = divide([np.arange(len(labels))], labels, 0.2, 0.3, rng)
-    aside = np.concatenate([validation, test])
-    for label, count in enumerate(counts):
-        assert abs((labels[aside] == label).sum() - count * len(aside) / len(labels)) < 1
-        assert abs((labels[test] == label).sum() - count * len(test) / len(labels)) < 2
+@given(seeds, st.lists(st.integers(3, 80), min_size=1, max_size=5), st.integers(1, 9), fractions)
+def test_each_label_is_divided_like_the_whole_to_within_one_example(seed, sizes, classes, asked):
+    parts = parts_of(sizes)
+    labels = np.random.default_rng(seed).integers(0, classes, sum(sizes))
+    for part, pieces in zip(
+        parts, divide(parts, labels, *asked, np.random.default_rng(seed)), strict=True
+    ):
+        whole = np.bincount(labels[part], minlength=classes)
+        for piece in pieces:
+            counts = np.bincount(labels[piece], minlength=classes)
+            assert np.abs(counts - whole * len(piece) / len(part)).max() <= 1 + 1e-9
 
 
 def test_chance_decides_which_examples_are_set_aside():

@@ -1,0 +1,34 @@
+"""The same algorithm gives the same bits in one process and in many."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.helpers import ROUGH, assert_same_outcome, every_algorithm, finish, run_of
+from tests.helpers import tiny_federation
+
+
+@every_algorithm
+@pytest.mark.parametrize("batchnorm", ["average", "local", "recompute"])
+def test_one_process_two_workers_and_three_workers_agree(name, batchnorm, tmp_path):
+    outcomes = [
+        finish(
+            run_of(
+                name,
+                tmp_path / str(workers),
+                tiny_federation(model=ROUGH, batchnorm=batchnorm),
+                workers=workers,
+            )
+        )
+        for workers in (1, 2, 3)
+    ]
+    assert len(outcomes[0].rows) > 0
+    assert_same_outcome(outcomes[1], outcomes[0])
+    assert_same_outcome(outcomes[2], outcomes[0])
+
+
+@every_algorithm
+def test_more_workers_than_clients_agree_with_one_process(name, tmp_path):
+    settings = {"participation": 0.5, "dropout": 0.3}
+    alone = finish(run_of(name, tmp_path / "1", **settings))
+    many = finish(run_of(name, tmp_path / "5", workers=5, **settings))
+    assert_same_outcome(many, alone)

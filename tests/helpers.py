@@ -17,7 +17,6 @@ from consort.federation import Federation, Member
 from consort.models.inputs import number_count
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec
-from consort.params import Params
 from consort.randomness import generator_for
 from consort.tasks import Classification
 
@@ -131,24 +130,6 @@ def unlike_models_federation(clients: int = 4) -> Federation:
     )
 
 
-def batchnorm_federation(
-    clients: int = 2, batchnorm: BatchNormPolicy = "average", seed: int = 0
-) -> Federation:
-    """Clients with images of 8x8 pixels and a tiny residual network."""
-    spec = ModelSpec.of({"name": "resnet", "depths": [1], "widths": [4], "stem": "small"})
-    tasks = {"classify": Classification(3)}
-    members = {}
-    for name in (f"c{number}" for number in range(clients)):
-        generator = generator_for(0, "images", name)
-        parts = []
-        for count in (12, 6, 6):
-            images = torch.randn(count, 3, 8, 8, generator=generator)
-            labels = torch.randint(0, 3, (count,), generator=generator)
-            parts.append(Examples(images, {"classify": labels}))
-        members[name] = Member.of(tasks, spec, Splits(*parts))
-    return Federation(members, seed, batchnorm)
-
-
 def assert_same(found: Any, expected: Any) -> None:
     """Types and every bit agree, all the way down; NaN equals NaN."""
     assert type(found) is type(expected), (found, expected)
@@ -175,10 +156,3 @@ def assert_same(found: Any, expected: Any) -> None:
 def raw_bytes(tensor: Tensor) -> bytes:
     """The memory of a tensor, laid out plainly."""
     return bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).tolist())
-
-
-def random_params(seed: int = 0) -> Params:
-    """Parameters of an encoder, a head and a buffer."""
-    generator = generator_for(seed, "params")
-    shapes = {"encoder.w": (4, 3), "heads.t.b": (5,), "buffers.encoder.m": ()}
-    return Params({n: torch.randn(shape, generator=generator) for n, shape in shapes.items()})

@@ -69,10 +69,12 @@ class StateStore:
         """The newest state written before a time, or an empty one."""
         stamps = [stamp for stamp in self._stamps(client) if stamp < before]
         if not stamps:
-            return State()
+            return {}
         if self.folder is None:
-            return State(decode(self._memory[client][max(stamps)]))
-        return State(load(self._path(client, max(stamps))))
+            state: State = decode(self._memory[client][max(stamps)])
+        else:
+            state = load(self._path(client, max(stamps)))
+        return state
 
     def save(self, client: str, stamp: Stamp, state: State) -> None:
         """Writes a state and forgets those that no resume can need any more."""

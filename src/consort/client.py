@@ -13,18 +13,11 @@ from consort.models.multitask import MultiTaskModel
 from consort.scoring import score
 from consort.tasks import Task
 
+State = dict[str, Any]
+"""What a client remembers from round to round; it never leaves the client.
 
-class State(dict[str, Any]):
-    """What a client remembers from round to round; it never leaves the client.
-
-    Assigning to a key is what makes it remembered: changing a tensor in place is not seen.
-    """
-
-    changed = False
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.changed = True
-        super().__setitem__(key, value)
+Assigning to a key is what makes it remembered: changing a tensor in place is not seen.
+"""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from consort.results import Result
 
 def runs_below(folder: Path) -> list[Path]:
     """The folder itself if it holds a run, else all runs somewhere below it."""
-    found = sorted(path.parent for path in folder.rglob("run.json"))
+    found = sorted({path.parent for path in folder.rglob("run.json")})
     if not found:
         raise UsageError(f"{folder} holds no run: there is no run.json in it or below it")
     return found

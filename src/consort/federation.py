@@ -11,6 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from consort.cohort import can_be_stacked
 from consort.compute import Compute
 from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
@@ -21,7 +22,7 @@ from consort.roster import Roster
 from consort.tasks import Task
 
 EVERYONE = "everyone"
-_KEPT_BYTES = 2 << 30
+_KEPT_BYTES = 2 << 30  # examples in memory; beyond that, those used longest ago are let go
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Blueprint:
         self.model = model
         self.params = Params.of(model)
         self.shapes = self.params.shapes
+        self.stackable = can_be_stacked(model)
         self._live = [*model.parameters(), *model.buffers()]
         self._initial = [tensor.detach().clone() for tensor in self._live]
 
@@ -74,7 +76,7 @@ class Federation:
         compute: Compute = Compute(),
     ) -> None:
         for name in members:
-            if not re.fullmatch(r"[\w.-]+", name):
+            if not re.fullmatch(r"[\w-][\w.-]*", name):
                 raise UsageError(f"client name {name!r}: use only letters, digits, '.', '_', '-'")
         if not members:
             raise UsageError("a federation needs at least one client")
@@ -132,6 +134,8 @@ class Federation:
         architectures = {member.architecture for member in self.members.values()}
         if len(architectures) > 1:
             raise UsageError("pooling the data needs one architecture and the same tasks for all")
+        if EVERYONE in self.members:
+            raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))
         everyone = replace(first, load=self._load_everything)
         pool = Federation(

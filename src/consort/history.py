@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -50,6 +51,8 @@ class History:
             return len(self._rows)
         with self.path.open("ab") as file:
             file.write("".join(map(_line, self._waiting)).encode())
+            file.flush()
+            os.fsync(file.fileno())
             self._waiting.clear()
             return file.tell()
 
@@ -59,6 +62,8 @@ class History:
         if self.path is None:
             del self._rows[length:]
         elif self.path.exists():
+            if self.path.stat().st_size < length:
+                raise Failure(f"{self.path} was cut short: results of finished rounds are missing")
             with self.path.open("r+b") as file:
                 file.truncate(length)
 

@@ -101,7 +101,7 @@ def pack(value: Any, tensors: list[Tensor]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
         return {"record": type(value).__name__, "fields": pack(entries, tensors)}
-    raise Refused(f"a {type(value).__name__} cannot be sent: use tensors, numbers, text, lists")
+    raise _unsendable(value)
 
 
 def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type] = {}) -> Any:
@@ -130,7 +130,7 @@ def encode(value: Any) -> bytes:
     skeleton = json.dumps(pack(value, tensors), separators=(",", ":"))
     named = {str(index): tensor.contiguous() for index, tensor in enumerate(tensors)}
     # Tensors that share memory are refused by safetensors, so each goes in once by its own copy.
-    if len({tensor.data_ptr() for tensor in named.values()}) < len(named):
+    if len({tensor.untyped_storage().data_ptr() for tensor in named.values()}) < len(named):
         named = {index: tensor.clone() for index, tensor in named.items()}
     return safetensors.save(named, metadata={"consort": skeleton})
 
@@ -142,12 +142,24 @@ def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
         skeleton = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["consort"])
         named = safetensors.load(data)
         return unpack(skeleton, [named[str(index)] for index in range(len(named))], records)
-    except (SafetensorError, ValueError, KeyError, IndexError, TypeError, struct.error) as error:
+    except (
+        SafetensorError,
+        ValueError,
+        LookupError,
+        TypeError,
+        RecursionError,
+        struct.error,
+    ) as error:
         raise Refused(f"the message is damaged ({type(error).__name__})") from error
 
 
 def tensors_in(value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor in a payload with its name inside a `Params`, or an empty name."""
+    """Every tensor in a payload with its name inside a `Params`, or an empty name.
+
+    Refuses what is neither a tensor nor a plain value.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return
     if isinstance(value, Tensor):
         yield "", value
     elif isinstance(value, Params):
@@ -158,6 +170,8 @@ def tensors_in(value: Any) -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from tensors_in(item)
+    else:
+        raise _unsendable(value)
 
 
 def check(payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -185,6 +199,10 @@ def _check_finite(tensors: Sequence[tuple[str, Tensor]]) -> None:
     for name, tensor in tensors:
         if not bool(torch.isfinite(tensor).all()):
             raise Refused(f"{name or 'a tensor'} holds NaN or infinite values")
+
+
+def _unsendable(value: Any) -> Refused:
+    return Refused(f"a {type(value).__name__} cannot be sent: use tensors, numbers, text, lists")
 
 
 def _key(key: Any) -> str | int:

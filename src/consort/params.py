@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from consort.errors import NoReplies, UsageError
 
 BUFFERS = "buffers"
-_CHUNK = 1 << 16
+_CHUNK = 1 << 14
 
 
 def slots(module: nn.Module) -> Mapping[str, Tensor]:
@@ -58,7 +59,7 @@ class Params(Mapping[str, Tensor]):
     __slots__ = ("_tensors",)
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = tensors if type(tensors) is dict else dict(tensors)
+        self._tensors = dict(tensors)
 
     @classmethod
     def of(cls, module: nn.Module) -> Params:
@@ -85,7 +86,7 @@ class Params(Mapping[str, Tensor]):
                     f"{tuple(target.shape)}: architectures differ"
                 )
         with torch.no_grad():
-            torch._foreach_copy_(targets, list(self._tensors.values()))
+            _each(torch._foreach_copy_, targets, self._values())
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -122,13 +123,13 @@ class Params(Mapping[str, Tensor]):
         return Params({**self._tensors, **other})
 
     def __add__(self, other: Params) -> Params:
-        return self._with(torch._foreach_add(self._values(), other._like(self)))
+        return self._with(_each(torch._foreach_add, self._values(), other._like(self)))
 
     def __sub__(self, other: Params) -> Params:
-        return self._with(torch._foreach_sub(self._values(), other._like(self)))
+        return self._with(_each(torch._foreach_sub, self._values(), other._like(self)))
 
     def __mul__(self, factor: float) -> Params:
-        return self._with(torch._foreach_mul(self._values(), factor))
+        return self._with(_each(torch._foreach_mul, self._values(), factor))
 
     __rmul__ = __mul__
 
@@ -136,7 +137,7 @@ class Params(Mapping[str, Tensor]):
         return self * (1.0 / divisor)
 
     def __neg__(self) -> Params:
-        return self._with(torch._foreach_neg(self._values()))
+        return self._with(_each(torch._foreach_neg, self._values()))
 
     def zeros(self) -> Params:
         """Zeros of the same names and shapes."""
@@ -159,7 +160,7 @@ class Params(Mapping[str, Tensor]):
         return all(bool(torch.isfinite(tensor).all()) for tensor in self._tensors.values())
 
     def equals(self, other: Params) -> bool:
-        """Whether names, shapes and every bit agree."""
+        """Whether names, shapes and all values agree."""
         return self.keys() == other.keys() and all(
             torch.equal(tensor, other[name]) for name, tensor in self.items()
         )
@@ -172,10 +173,20 @@ class Params(Mapping[str, Tensor]):
         if self._tensors.keys() != other._tensors.keys():
             odd = sorted(self._tensors.keys() ^ other._tensors.keys())
             raise UsageError(f"cannot combine models: only one of them has {odd[0]!r}")
+        for name, tensor in other._tensors.items():
+            if self._tensors[name].shape != tensor.shape:
+                raise UsageError(f"cannot combine models: {name!r} has different shapes in them")
         return [self._tensors[name] for name in other._tensors]
 
     def _with(self, tensors: Iterable[Tensor]) -> Params:
         return Params(dict(zip(self._tensors, tensors, strict=True)))
+
+
+def _each(
+    operation: Callable[..., Any], tensors: list[Tensor], *others: Any, **options: Any
+) -> Iterable[Tensor]:
+    """An operation on lists of tensors, which torch refuses where a list is empty."""
+    return operation(tensors, *others, **options) or () if tensors else ()
 
 
 def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
@@ -188,10 +199,10 @@ def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Par
         raise NoReplies("there is nothing to average")
     weights = [1.0] * len(items) if weights is None else weights
     total = float(sum(weights))
-    if not total > 0:
+    if not 0 < total < math.inf:
         raise UsageError(f"the weights of a mean must have a positive sum, found {total}")
     first, *rest = items
-    sums = list(torch._foreach_mul(first._values(), weights[0] / total))
+    sums = list(_each(torch._foreach_mul, first._values(), weights[0] / total))
     for item, weight in zip(rest, weights[1:], strict=True):
-        torch._foreach_add_(sums, item._like(first), alpha=weight / total)
+        _each(torch._foreach_add_, sums, item._like(first), alpha=weight / total)
     return first._with(sums)

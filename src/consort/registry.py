@@ -58,6 +58,9 @@ def _from_file(name: str, folder: Path | None) -> Any:
             if spec and spec.loader:
                 module = importlib.util.module_from_spec(spec)
                 sys.modules[unique] = module  # dataclasses look their module up by name
-                spec.loader.exec_module(module)
+                try:
+                    spec.loader.exec_module(module)
+                except SyntaxError as error:
+                    raise UsageError(f"{path}, line {error.lineno}: {error.msg}") from error
                 return module
     raise UsageError(f"there is no file {name} (looked here and in {folder or '.'})")

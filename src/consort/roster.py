@@ -65,5 +65,5 @@ class Roster:
         return (
             f"this algorithm averages the {part}, but clients {first} and {other} differ in "
             f"{odd!r}: give all clients one architecture and the same tasks, or choose an "
-            "algorithm that shares less (such as fedper or local)"
+            "algorithm that shares less (such as fedper or local_only)"
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import resource
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from consort import checkpoint
@@ -90,12 +92,10 @@ class Run:
         if not self._restore():
             self.server = self.algorithm.start(roster)
         if self._done < self.schedule.rounds:
-            engine = self._engine()
-            try:
+            with ExitStack() as stack:
+                engine = self._engine(stack)
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)
-            finally:
-                engine.close()
         return self.history
 
     def _round(self, round_: int, engine: Engine) -> None:
@@ -146,10 +146,14 @@ class Run:
                         Row(round_, metric, value, client, task, split, model, n=scores["n"])
                     )
 
-    def _engine(self) -> Engine:
-        store = StateStore(self.folder and self.folder / "clients")
+    def _engine(self, stack: ExitStack) -> Engine:
+        folder = self.folder and self.folder / "clients"
+        if folder is None and self.workers > 1:  # processes can only share states on disk
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
+        store = StateStore(folder)
         host = ClientHost(self.federation, self.algorithm, self.seed, self.schedule.rounds, store)
         engine: Engine = Workers(host, self.workers) if self.workers > 1 else Embedded(host)
+        stack.callback(engine.close)
         engine = Metered(engine, self._record)
         engine = Checked(engine, lambda client: self.federation.blueprint(client).shapes)
         if self.schedule.dropout or self.schedule.stragglers:

@@ -50,8 +50,10 @@ def recompute_statistics(model: nn.Module, examples: Examples) -> None:
         layer.reset_running_stats()
         layer.momentum = None
     model.train(len(examples) > 1)
-    for batch in examples.batches(BATCH):
-        if len(batch) > 1:
-            model(batch.inputs)
-    for layer, momentum in zip(layers, momenta, strict=True):
-        layer.momentum = momentum
+    try:
+        for batch in examples.batches(BATCH):
+            if len(batch) > 1:
+                model(batch.inputs)
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum

@@ -53,7 +53,7 @@ def make(name: str, **settings: Any) -> Algorithm[Any]:
     """An algorithm with a rate and a batch from which tiny clients learn something."""
     cls: Any = find_algorithm(name)
     if "local" in {entry.name for entry in dataclasses.fields(cls)}:
-        settings = {"local": LocalTraining(lr=0.1, batch=8)} | settings
+        settings = {"local": LocalTraining(lr=0.1, batch=16)} | settings
     algorithm: Algorithm[Any] = cls(**settings)
     return algorithm
 
@@ -87,12 +87,12 @@ def finish(run: Run) -> Outcome:
 def run_of(
     name: str, folder: Path, federation: Federation | None = None, rounds: int = 3, **settings: Any
 ) -> Run:
-    """A run of three rounds with four clients; the settings are the schedule's and the run's."""
+    """A run of three rounds with three clients; the settings are the schedule's and the run's."""
     folder.mkdir(exist_ok=True)
     own = {entry.name for entry in dataclasses.fields(Run)} & settings.keys()
     schedule = Schedule(rounds, **{key: settings[key] for key in settings.keys() - own})
     return Run(
-        federation or tiny_federation(),
+        federation or tiny_federation(3),
         make(name),
         schedule,
         folder=folder,

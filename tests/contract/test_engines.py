@@ -15,7 +15,7 @@ def test_one_process_two_workers_and_three_workers_agree(name, batchnorm, tmp_pa
             run_of(
                 name,
                 tmp_path / str(workers),
-                tiny_federation(model=ROUGH, batchnorm=batchnorm),
+                tiny_federation(3, model=ROUGH, batchnorm=batchnorm),
                 workers=workers,
             )
         )

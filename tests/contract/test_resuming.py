@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from tests.contract.helpers import assert_same_outcome, every_algorithm, finish, run_of
@@ -40,6 +41,18 @@ def cut_off(name, folder, moment, **settings):
         run_of(name, folder, watcher=PullsThePlug(moment), **settings).go()
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The outcome of a run that nobody disturbed."""
+
+    @cache
+    def outcome(name, rounds=3, participation=1.0):
+        folder = tmp_path_factory.mktemp("straight")
+        return finish(run_of(name, folder, rounds=rounds, participation=participation))
+
+    return outcome
+
+
 MOMENTS = [
     ("answered", 1),
     ("started", 2),
@@ -52,37 +65,33 @@ MOMENTS = [
 
 @every_algorithm
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: f"{moment[0]} {moment[1]}")
-def test_a_run_that_was_cut_off_ends_like_one_that_was_not(name, moment, tmp_path):
-    straight = finish(run_of(name, tmp_path / "straight"))
-    cut_off(name, tmp_path / "cut", moment)
-    assert_same_outcome(finish(run_of(name, tmp_path / "cut")), straight)
+def test_a_run_that_was_cut_off_ends_like_one_that_was_not(name, moment, straight, tmp_path):
+    cut_off(name, tmp_path, moment)
+    assert_same_outcome(finish(run_of(name, tmp_path)), straight(name))
 
 
 @every_algorithm
-def test_a_run_may_be_cut_off_in_every_round_and_twice_in_one(name, tmp_path):
-    straight = finish(run_of(name, tmp_path / "straight", rounds=4))
+def test_a_run_may_be_cut_off_in_every_round_and_twice_in_one(name, straight, tmp_path):
     for moment in [("answered", 1), ("answered", 2), ("tested", 2), ("answered", 3), ("tested", 4)]:
-        cut_off(name, tmp_path / "cut", moment, rounds=4)
-    assert_same_outcome(finish(run_of(name, tmp_path / "cut", rounds=4)), straight)
+        cut_off(name, tmp_path, moment, rounds=4)
+    assert_same_outcome(finish(run_of(name, tmp_path, rounds=4)), straight(name, 4))
 
 
 @every_algorithm
-def test_workers_that_were_ahead_leave_nothing_behind_that_matters(name, tmp_path):
-    straight = finish(run_of(name, tmp_path / "straight", participation=0.75))
-    cut_off(name, tmp_path / "cut", ("answered", 2), workers=2, participation=0.75)
-    resumed = finish(run_of(name, tmp_path / "cut", workers=3, participation=0.75))
-    assert_same_outcome(resumed, straight)
+def test_workers_that_were_ahead_leave_nothing_behind_that_matters(name, straight, tmp_path):
+    cut_off(name, tmp_path, ("answered", 2), workers=2, participation=0.7)
+    resumed = finish(run_of(name, tmp_path, workers=3, participation=0.7))
+    assert_same_outcome(resumed, straight(name, participation=0.7))
 
 
 @every_algorithm
-def test_a_finished_run_is_not_run_again(name, tmp_path):
-    first = finish(run_of(name, tmp_path))
+def test_a_finished_run_is_not_run_again(name, straight, tmp_path):
+    run_of(name, tmp_path).go()
     again = finish(run_of(name, tmp_path, watcher=PullsThePlug(("started", 1))))
-    assert_same_outcome(again, first)
+    assert_same_outcome(again, straight(name))
 
 
 @every_algorithm
-def test_a_finished_run_can_be_made_longer(name, tmp_path):
-    straight = finish(run_of(name, tmp_path / "straight", rounds=4))
-    run_of(name, tmp_path / "longer", rounds=2).go()
-    assert_same_outcome(finish(run_of(name, tmp_path / "longer", rounds=4)), straight)
+def test_a_finished_run_can_be_made_longer(name, straight, tmp_path):
+    run_of(name, tmp_path, rounds=2).go()
+    assert_same_outcome(finish(run_of(name, tmp_path, rounds=4)), straight(name, 4))

@@ -199,6 +199,12 @@ def test_small_parts_are_not_lost_beside_huge_ones():
     assert params.norm() == math.sqrt(2**26 + 1)
 
 
+def test_rounding_does_not_grow_with_the_size_of_a_tensor():
+    params = Params({"w": torch.full((1 << 20,), 0.1)})
+    exact = (1 << 20) * float(params["w"][0]) ** 2
+    assert params.dot(params) == pytest.approx(exact, rel=2e-5)
+
+
 def test_dot_does_not_depend_on_the_layout_of_images():
     kernel = torch.randn(8, 3, 5, 5)
     other = torch.randn(8, 3, 5, 5)

@@ -172,7 +172,7 @@ def report(
     from consort.report.page import write_report
     from consort.results import Result
 
-    found = [run for folder in folders for run in runs_below(folder)]
+    found = sorted({run.resolve() for folder in folders for run in runs_below(folder)})
     path = out or folders[0] / "report.html"
     write_report([Result.load(run) for run in found], path)
     typer.echo(str(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import re
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +14,15 @@ from pydantic import Field
 
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
-from consort.data.folder import data_folder, no_layout
+from consort.data.folder import not_found
 from consort.data.tokens import build_vocabulary, encode, words
 from consort.errors import Failure
 from consort.tasks import Classification
 
 Items = list[tuple[int, str]]
 
-FOLDERS = ("ag_news_csv", "ag_news", "text/ag_news")
-TRAINING = ("train.csv", "train_subset12000.tsv")
+TRAINING = ("ag_news_csv/train.csv", "text/ag_news/train_subset12000.tsv")
+"""Where the published and the reduced layout have their training items."""
 PREFIX = 40
 
 
@@ -32,7 +33,7 @@ def ag_news(
     length: Annotated[int, Field(ge=1)] = 200,
 ) -> Dataset:
     """AG News as word numbers, training and test items pooled, from `ag_news_csv` on disk."""
-    training, test = _find(data_folder(folder, "ag_news", twin="synthetic_news"))
+    training, test = _find(folder)
     items = without_repeats(read_items(test) + read_items(training))
     texts = [words(text) for _, text in items]
     rows = encode(texts, build_vocabulary(texts, vocabulary), length)
@@ -76,14 +77,18 @@ def read_items(path: Path) -> Items:
 def _item(path: Path, number: int, row: list[str]) -> tuple[int, str]:
     if len(row) < 2 or row[0] not in ("1", "2", "3", "4"):
         raise Failure(f"{path}, item {number}: a class from 1 to 4 and a text are expected")
-    return int(row[0]) - 1, " ".join(row[1:])
+    return int(row[0]) - 1, readable(" ".join(row[1:]))
 
 
-def _find(folder: Path) -> tuple[Path, Path]:
-    for place in FOLDERS:
-        test = folder / place / "test.csv"
-        for training in (folder / place / name for name in TRAINING):
-            if training.is_file() and test.is_file():
-                return training, test
-    layouts = tuple(f"{place}/{{train,test}}.csv" for place in FOLDERS)
-    raise no_layout(folder, "ag_news", (*layouts, f"text/ag_news/{TRAINING[1]} with test.csv"))
+def readable(text: str) -> str:
+    """Text without HTML's entities, which have lost their ampersand in many items."""
+    return html.unescape(re.sub(r" (#\d+|quot|amp|lt|gt);", r"&\1;", text))
+
+
+def _find(folder: Path | None) -> tuple[Path, Path]:
+    for training in (folder / path for path in TRAINING) if folder else ():
+        test = training.with_name("test.csv")
+        if training.is_file() and test.is_file():
+            return training, test
+    layouts = tuple(f"{path} beside test.csv" for path in TRAINING)
+    raise not_found("ag_news", folder, layouts, twin="synthetic_news")

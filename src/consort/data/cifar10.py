@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
-from consort.data.folder import data_folder, no_layout, read_arrays
+from consort.data.folder import not_found, read_arrays
 from consort.data.pixels import scale
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
 from consort.tasks import Classification
 
 Bytes = NDArray[np.uint8]
@@ -25,13 +25,13 @@ REDUCED = "images/cifar10_7500.npz"
 
 def cifar10(folder: Path | None) -> Dataset:
     """CIFAR-10, training and test images pooled, from `cifar-10-batches-bin` on disk."""
-    folder = data_folder(folder, "cifar10", twin="synthetic_images")
-    if (folder / PUBLISHED).is_dir():
+    if folder and (folder / PUBLISHED).is_dir():
         images, labels = _published(folder / PUBLISHED)
-    elif (folder / REDUCED).is_file():
+    elif folder and (folder / REDUCED).is_file():
         images, labels = _reduced(folder / REDUCED)
     else:
-        raise no_layout(folder, "cifar10", (f"{PUBLISHED}/data_batch_1.bin …", REDUCED))
+        layouts = (f"{PUBLISHED}/*.bin", REDUCED)
+        raise not_found("cifar10", folder, layouts, twin="synthetic_images")
     classes = labels.astype(np.int64)
     return Dataset(
         name="cifar10",
@@ -49,7 +49,7 @@ def _published(folder: Path) -> tuple[Bytes, Bytes]:
 
 def _records(path: Path) -> Bytes:
     if not path.is_file():
-        raise Failure(f"{path} is missing: CIFAR-10 has {', '.join(BATCHES)}")
+        raise UsageError(f"{path} is missing: CIFAR-10 has {', '.join(BATCHES)}")
     content = np.fromfile(path, dtype=np.uint8)
     if len(content) == 0 or len(content) % RECORD or content[::RECORD].max() > 9:
         raise Failure(

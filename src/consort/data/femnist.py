@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
-from consort.data.folder import data_folder, no_layout, read_arrays
+from consort.data.folder import not_found, read_arrays
 from consort.data.pixels import scale
 from consort.errors import Failure
 from consort.tasks import Classification
@@ -27,18 +27,15 @@ REDUCED = "images/femnist_digits_12clients.npz"
 
 def femnist(folder: Path | None) -> Dataset:
     """FEMNIST with its writers as natural clients, from LEAF's JSON files on disk."""
-    folder = data_folder(folder, "femnist", twin="synthetic_writers")
-    files = sorted(
-        file for part in ("train", "test") for file in (folder / PUBLISHED / part).glob("*.json")
-    )
-    if files:
+    if folder and (files := _files(folder / PUBLISHED)):
         images, labels, owners = _published(files)
         classes = CLASSES
-    elif (folder / REDUCED).is_file():
+    elif folder and (folder / REDUCED).is_file():
         images, labels, owners = _reduced(folder / REDUCED)
         classes = 10
     else:
-        raise no_layout(folder, "femnist", (f"{PUBLISHED}/{{train,test}}/*.json", REDUCED))
+        layouts = (f"{PUBLISHED}/{{train,test}}/*.json", REDUCED)
+        raise not_found("femnist", folder, layouts, twin="synthetic_writers")
     return Dataset(
         name="femnist",
         examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(labels)}),
@@ -47,6 +44,10 @@ def femnist(folder: Path | None) -> Dataset:
         owners=owners,
         prepare=scale,
     )
+
+
+def _files(folder: Path) -> list[Path]:
+    return [file for part in ("train", "test") for file in sorted((folder / part).glob("*.json"))]
 
 
 def _published(files: list[Path]) -> tuple[Bytes, Numbers, Numbers]:

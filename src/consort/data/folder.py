@@ -12,20 +12,18 @@ from numpy.typing import NDArray
 from consort.errors import Failure, UsageError
 
 
-def data_folder(folder: Path | None, name: str, twin: str) -> Path:
-    """The data folder, or an error that tells how to name one."""
-    if folder is None:
-        raise UsageError(
-            f"data set {name!r} is read from disk: name its folder with --data or CONSORT_DATA, "
-            f"or use {twin!r}, which needs no files"
-        )
-    return folder
-
-
-def no_layout(folder: Path, name: str, layouts: tuple[str, ...]) -> UsageError:
+def not_found(name: str, folder: Path | None, layouts: tuple[str, ...], twin: str) -> UsageError:
     """The error for a folder in which none of the accepted layouts is found."""
-    found = "holds none of these" if folder.is_dir() else "does not exist, and should hold"
-    return UsageError(f"data set {name!r}: {folder} {found}: {', or '.join(layouts)}")
+    accepted = " or ".join(layouts)
+    if folder is None:
+        return UsageError(
+            f"data set {name!r} is read from disk: name the folder that holds {accepted} with "
+            f"--data or CONSORT_DATA, or use {twin!r}, which needs no files"
+        )
+    problem = "does not hold" if folder.is_dir() else "does not exist: it should hold"
+    return UsageError(
+        f"data set {name!r}: the data folder {folder} {problem} {accepted}; {twin!r} needs no files"
+    )
 
 
 def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from inspect import Parameter, isfunction, signature
+from collections.abc import Callable
+from inspect import isfunction, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
-
-from pydantic import ConfigDict, ValidationError, create_model
+from typing import TYPE_CHECKING, Any
 
 from consort.errors import UsageError
+from consort.options import checked_options
 from consort.registry import did_you_mean, first_line, load_object
 
 if TYPE_CHECKING:
@@ -39,11 +38,9 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
     from consort.data.dataset import Dataset
 
     loader = _loader(name)
-    given = {"seed": seed, "folder": folder}
-    parameters = dict(signature(loader).parameters)
-    wanted = {key: value for key, value in given.items() if parameters.pop(key, None)}
-    _check(name, parameters, get_type_hints(loader, include_extras=True), options)
-    dataset = loader(**wanted, **options)
+    provided = {"seed": seed, "folder": folder}
+    wanted = {key: provided[key] for key in signature(loader).parameters if key in provided}
+    dataset = loader(**wanted, **checked_options(f"data set {name!r}", loader, options, provided))
     if not isinstance(dataset, Dataset):
         raise UsageError(f"{name} returns a {type(dataset).__name__} where a Dataset is expected")
     return dataset
@@ -61,26 +58,3 @@ def _loader(name: str) -> Callable[..., Any]:
     if not isfunction(loader):
         raise UsageError(f"{name} is not a function that makes a Dataset")
     return loader
-
-
-def _check(
-    name: str,
-    parameters: Mapping[str, Parameter],
-    hints: Mapping[str, Any],
-    options: Mapping[str, Any],
-) -> None:
-    for key in options:
-        if key not in parameters:
-            raise UsageError(f"data set {name!r} has no option {did_you_mean(key, parameters)}")
-    for key, parameter in parameters.items():
-        if parameter.default is Parameter.empty and key not in options:
-            raise UsageError(f"data set {name!r} needs its option {key!r}")
-    fields: dict[str, Any] = {key: (hints.get(key, Any), ...) for key in options}
-    try:
-        create_model(name, __config__=ConfigDict(strict=True), **fields)(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = first["msg"].replace("Input should", "should", 1)
-        raise UsageError(
-            f"data set {name!r}: option {first['loc'][0]!r} {reason}, found {first['input']!r}"
-        ) from error

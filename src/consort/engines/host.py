@@ -13,14 +13,7 @@ from torch import Generator
 from consort.algorithm import Algorithm, is_batchable, is_on_client
 from consort.checkpoint import StateStore
 from consort.client import Client, State
-from consort.cohort import (
-    SIZE,
-    Cohort,
-    StackedModel,
-    can_be_stacked,
-    split_content,
-    stack_payloads,
-)
+from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
 from consort.data.examples import Examples
 from consort.errors import ClientFailed, ConsortError, Failure
 from consort.federation import Blueprint, Federation
@@ -75,17 +68,17 @@ class ClientHost:
         """Equal for neighbours that can be trained in one step; None where that cannot be."""
         method = getattr(self.algorithm, call.method, None)
         local = getattr(self.algorithm, "local", None)
-        model = self.federation.blueprint(call.client).model
-        if not (is_batchable(method) and local and local.fits_cohorts and can_be_stacked(model)):
+        blueprint = self.federation.blueprint(call.client)
+        if not (is_batchable(method) and local and local.fits_cohorts and blueprint.stackable):
             return None
-        return id(model), len(self.federation.data(call.client).train)
+        return id(blueprint), len(self.federation.data(call.client).train)
 
     def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
         start = time.perf_counter()
         first = calls[0]
         blueprint = self.federation.blueprint(first.client)
-        for payload in {id(call.payload): call.payload for call in calls}.values():
-            check(payload, blueprint.shapes)
+        for call in calls:
+            self._check_once(call.payload, blueprint)
         ids = tuple(call.client for call in calls)
         splits = [self.federation.data(client).train for client in ids]
         cohort = Cohort(
@@ -126,21 +119,22 @@ class ClientHost:
         blueprint = self.federation.blueprint(call.client)
         self._check_once(call.payload, blueprint)
         stamp = (call.round, call.step)
-        client = self._client(call, blueprint.fresh(), self.store.load(call.client, stamp))
+        before = (call.round + 1, 0) if call.evaluation else stamp
+        remembered = self.store.load(call.client, before)
+        client = self._client(call, blueprint.fresh(), dict(remembered))
         content: Payload = method(client, **call.payload)  # type: ignore[misc]
         self._keep_secret(content)
         if not call.evaluation:
-            self._keep(client, stamp)
+            self._keep(client, stamp, remembered)
         return content
 
     def _seed(self, call: Call) -> int:
         return derive(self.seed, call.round, call.client, call.method, call.turn)
 
     def _keep_secret(self, content: Payload) -> None:
-        """Refuses to send what the algorithm promises to keep on the client."""
-        private = self.algorithm.private
-        for name, _ in tensors_in(content) if private else ():
-            if any(has_role(name, role) for role in private):
+        """Refuses to send what the algorithm promises to keep, and what cannot be sent."""
+        for name, _ in tensors_in(content):
+            if any(has_role(name, role) for role in self.algorithm.private):
                 raise Failure(f"{name!r} is private in this algorithm and was not sent")
 
     def _check_once(self, payload: Payload, blueprint: Blueprint) -> None:
@@ -169,10 +163,13 @@ class ClientHost:
             rounds=self.rounds,
         )
 
-    def _keep(self, client: Client, stamp: tuple[int, int]) -> None:
+    def _keep(self, client: Client, stamp: tuple[int, int], remembered: State) -> None:
         if client.model.batchnorm == "local":
             own = statistics(client.model)
             if own:
                 client.state[_STATISTICS] = Params(own)
-        if client.state.changed:
+        same = client.state.keys() == remembered.keys() and all(
+            value is remembered[key] for key, value in client.state.items()
+        )
+        if not same:
             self.store.save(client.id, stamp, client.state)

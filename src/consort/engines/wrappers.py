@@ -6,8 +6,8 @@ Each wraps an engine and is one, so algorithms never see them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from consort.engines.engine import Engine
@@ -142,8 +142,13 @@ class Policed(Wrapper):
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         """Passes good replies on; errors as the policy says."""
-        for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
+        for call, reply in zip(calls, self._replies(calls), strict=True):
             yield self._judged(call, reply)
+
+    def _replies(self, calls: Sequence[Call]) -> Iterable[Reply]:
+        """All of them first where some may be asked again: an engine delivers once at a time."""
+        replies = self.engine.deliver(calls)
+        return list(replies) if self.on_error == "retry" else replies
 
     def _judged(self, call: Call, reply: Reply) -> Reply:
         error = reply.error
@@ -159,7 +164,7 @@ class Policed(Wrapper):
 
     def _again(self, call: Call, reply: Reply) -> Reply:
         for _ in range(self.retries):
-            (reply,) = self.engine.deliver([replace(call)])
+            (reply,) = self.engine.deliver([call])
             if reply.error is None:
                 break
         return reply

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, get_type_hints
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 from consort.errors import UsageError
+from consort.options import checked_options
 from consort.registry import did_you_mean, first_line, load_object
 
 if TYPE_CHECKING:
@@ -53,19 +54,8 @@ class ModelSpec:
         if "name" not in given:
             raise UsageError(f"a model needs a name: one of {', '.join(ENCODERS)}")
         name = str(given.pop("name"))
-        encoder = _load(name)
-        options = _options(name, encoder)
-        for option in given:
-            if option not in options:
-                raise UsageError(f"model {name!r} has no option {did_you_mean(option, options)}")
-        types = get_type_hints(
-            encoder.__init__ if isinstance(encoder, type) else encoder, include_extras=True
-        )
-        for key, value in given.items():
-            options[key] = _checked(name, key, types.get(key, Any), value)
+        options = _options(name, given)
         for option, value in options.items():
-            if value is Parameter.empty:
-                raise UsageError(f"model {name!r} needs its option {option!r}")
             if not isinstance(value, Hashable):
                 raise UsageError(f"model {name!r}: annotate its option {option!r} as a tuple")
         return cls(name, tuple(options.items()))
@@ -110,30 +100,15 @@ def _load(name: str) -> Any:
     return load_object(ENCODERS.get(name, name))
 
 
-def _options(name: str, encoder: Any) -> dict[str, Any]:
-    """The defaults of all parameters but the first, which is the example."""
+def _options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    encoder = _load(name)
     try:
-        _example, *options = signature(encoder).parameters.values()
+        example, *_ = signature(encoder).parameters
     except (TypeError, ValueError) as error:
         raise UsageError(
             f"{name} is not an encoder: a class or a function of an example is expected"
         ) from error
-    return {option.name: option.default for option in options}
-
-
-def _checked(model: str, option: str, kind: Any, value: Any) -> Any:
-    from pydantic import TypeAdapter, ValidationError
-    from pydantic_core import to_json
-
-    try:
-        # As JSON, because a strict check of Python values refuses a list where a tuple is meant.
-        text = to_json(value, inf_nan_mode="null")
-        return TypeAdapter(kind).validate_json(text, strict=True)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise UsageError(
-            f"model {model!r} cannot have {option} = {value!r}: {reason[0].lower()}{reason[1:]}"
-        ) from error
+    return checked_options(f"model {name!r}", encoder, given, (example,))
 
 
 def _fitting(spec: ModelSpec, example: Tensor) -> Any:

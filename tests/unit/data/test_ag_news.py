@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from consort.data.ag_news import ag_news, beginning, read_items, without_repeats
+from consort.data.ag_news import ag_news, beginning, read_items, readable, without_repeats
 from consort.data.registry import load_dataset
 from consort.errors import Failure, UsageError
 
@@ -40,16 +40,29 @@ def test_a_vocabulary_bounds_all_word_numbers(official):
 
 
 def test_an_impossible_vocabulary_is_refused(official):
-    with pytest.raises(UsageError, match="'vocabulary' should be greater than or equal to 3"):
+    with pytest.raises(UsageError, match="vocabulary = 2: input should be greater"):
         load_dataset("ag_news", 0, official, vocabulary=2)
 
 
-def test_the_reduced_file(official):
-    folder = official / "ag_news_csv"
-    (folder / "train.csv").unlink()
+def test_the_reduced_file(tmp_path):
+    folder = tmp_path / "text/ag_news"
+    folder.mkdir(parents=True)
+    (folder / "test.csv").write_text('"3","Chips","small chips"\n')
     (folder / "train_subset12000.tsv").write_text('2\t"He said ""goal"", and so on"\n')
     assert read_items(folder / "train_subset12000.tsv") == [(1, 'He said "goal", and so on')]
-    assert ag_news(official).labels.tolist() == [2, 1]
+    assert ag_news(tmp_path).labels.tolist() == [2, 1]
+
+
+def test_a_training_file_alone_is_not_enough(official):
+    (official / "ag_news_csv/test.csv").unlink()
+    with pytest.raises(UsageError, match=r"ag_news_csv/train\.csv beside test\.csv"):
+        ag_news(official)
+
+
+def test_entities_become_readable_with_and_without_their_ampersand():
+    assert readable("Turner #39;s  #36;5 quot;deal quot; &lt;b&gt; he said; that") == (
+        'Turner\'s $5"deal" <b> he said; that'
+    )
 
 
 def test_repeats_are_found_whatever_their_spelling():

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from consort.data.cifar10 import BATCHES, cifar10
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
 
 
 def records(count, first_label=0):
@@ -53,7 +53,7 @@ def test_the_reduced_layout(tmp_path):
 
 def test_a_missing_batch_is_named(published):
     (published / "data_batch_3.bin").unlink()
-    with pytest.raises(Failure, match=r"data_batch_3\.bin is missing"):
+    with pytest.raises(UsageError, match=r"data_batch_3\.bin is missing"):
         cifar10(published.parent)
 
 

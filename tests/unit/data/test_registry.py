@@ -15,6 +15,11 @@ TWINS = {
     "femnist": "synthetic_writers",
     "ag_news": "synthetic_news",
 }
+LAYOUTS = {
+    "cifar10": r"cifar-10-batches-bin/\*\.bin or images/cifar10_7500.npz",
+    "femnist": r"femnist/data/\{train,test\}/\*\.json or images/femnist_digits_12clients.npz",
+    "ag_news": "ag_news_csv/train.csv .* or text/ag_news/train_subset12000.tsv",
+}
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
@@ -51,12 +56,12 @@ def test_a_misspelt_name_is_answered_with_the_nearest_and_all_names():
     [
         ({"clases": 3}, r"no option 'clases': did you mean 'classes'\? .*per_class.*domains"),
         ({"seed": 3}, "no option 'seed'"),
-        ({"classes": "3"}, "option 'classes' should be a valid integer, found '3'"),
-        ({"classes": 2.5}, "option 'classes' should be a valid integer, found 2.5"),
-        ({"per_class": True}, "option 'per_class' should be a valid integer, found True"),
-        ({"classes": 1}, "option 'classes' should be greater than or equal to 2, found 1"),
-        ({"classes": 1000}, "option 'classes' should be less than or equal to 32, found 1000"),
-        ({"noise": float("inf")}, "option 'noise' should be a finite number"),
+        ({"classes": "3"}, "classes = '3': input should be a valid integer"),
+        ({"classes": 2.5}, "classes = 2.5: input should be a valid integer"),
+        ({"per_class": True}, "per_class = True: input should be a valid integer"),
+        ({"classes": 1}, "classes = 1: input should be greater than or equal to 2"),
+        ({"classes": 1000}, "classes = 1000: input should be less than or equal to 40"),
+        ({"noise": float("inf")}, "noise = inf: input should be a valid number"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_is_allowed(options, message):
@@ -70,15 +75,18 @@ def test_a_whole_number_will_do_for_a_fraction():
 
 @pytest.mark.parametrize("name", TWINS)
 def test_without_a_folder_the_way_out_is_named(name):
-    with pytest.raises(UsageError, match=f"--data or CONSORT_DATA, or use '{TWINS[name]}'"):
+    expected = f"that holds .*{LAYOUTS[name]}.* with --data or CONSORT_DATA, or use '{TWINS[name]}'"
+    with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, None)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_folder_without_the_data_is_named_with_the_layouts(name, tmp_path):
-    with pytest.raises(UsageError, match=f"'{name}': .*{tmp_path.name} holds none of these: .*/"):
+    expected = f"'{name}': .*{tmp_path.name} does not hold .*{LAYOUTS[name]}.*{TWINS[name]}"
+    with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, tmp_path)
-    with pytest.raises(UsageError, match=r"nowhere does not exist, and should hold: .*/.*, or "):
+    expected = f"nowhere does not exist: it should hold .*{LAYOUTS[name]}"
+    with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, tmp_path / "nowhere")
 
 

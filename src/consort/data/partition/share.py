@@ -64,7 +64,7 @@ def _by_label(
     """
     starts = np.flatnonzero(np.diff(client, prepend=-1) | np.diff(labels, prepend=-1))
     sizes, owner = np.diff(starts, append=len(client)), client[starts]
-    counts = sizes[:, None] * wanted[owner] // wanted[owner].sum(axis=1, keepdims=True)
+    counts: Numbers = sizes[:, None] * wanted[owner] // wanted[owner].sum(axis=1, keepdims=True)
     firsts = np.flatnonzero(np.diff(owner, prepend=-1))
     missing = wanted - np.add.reduceat(counts, firsts)
     for column in (0, 1):

@@ -9,17 +9,17 @@ from consort.data.synthetic.images import synthetic_images, synthetic_shapes
 from consort.data.synthetic.restyling import restyled
 
 
-def accuracy_of_centroids(inputs, labels, train):
-    centroids = np.stack([inputs[:train][labels[:train] == c].mean(0) for c in np.unique(labels)])
-    distances = ((inputs[train:, None] - centroids) ** 2).sum(-1)
-    return (distances.argmin(1) == labels[train:]).mean()
-
-
 def accuracy_of_ridge_regression(inputs, labels, train):
-    inputs = np.column_stack([inputs, np.ones(len(inputs), dtype=np.float32)])
-    gram = inputs[:train].T @ inputs[:train] + 1000 * np.eye(inputs.shape[1], dtype=np.float32)
-    weights = np.linalg.solve(gram, inputs[:train].T @ np.eye(10, dtype=np.float32)[labels[:train]])
-    return ((inputs[train:] @ weights).argmax(1) == labels[train:]).mean()
+    """The best of three strengths, chosen by the test itself: more than a linear model can do."""
+    inputs = inputs - inputs[:train].mean(0)
+    kernel = inputs[:train] @ inputs[:train].T
+    one_hot = np.eye(10, dtype=np.float32)[labels[:train]]
+    accuracies = []
+    for strength in (100, 1000, 10_000):
+        dual = np.linalg.solve(kernel + strength * np.eye(train, dtype=np.float32), one_hot)
+        scores = inputs[train:] @ (inputs[:train].T @ dual)
+        accuracies.append((scores.argmax(1) == labels[train:]).mean())
+    return max(accuracies)
 
 
 def accuracy_of_small_cnn(inputs, labels, train):
@@ -46,23 +46,21 @@ def accuracy_of_small_cnn(inputs, labels, train):
 
 
 def test_pixels_alone_do_not_tell_the_class_but_a_small_cnn_can():
-    dataset = synthetic_images(0)
-    train = 2400
+    dataset = synthetic_images(0, per_class=150)
+    train = 1200
     prepared = dataset.prepare(dataset.examples.inputs)
-    flat = prepared.flatten(1).numpy()
-    linear = accuracy_of_ridge_regression(flat, dataset.labels, train)
-    assert accuracy_of_centroids(flat, dataset.labels, train) < 0.4
-    assert linear < 0.4
+    linear = accuracy_of_ridge_regression(prepared.flatten(1).numpy(), dataset.labels, train)
     cnn = accuracy_of_small_cnn(prepared, dataset.examples.targets["classify"], train)
-    assert cnn > linear + 0.2
+    assert linear < 0.5
+    assert cnn > linear + 0.25
 
 
 def test_options():
-    dataset = synthetic_images(0, classes=32, per_class=3, size=20, channels=1, domains=4)
-    assert dataset.examples.inputs.shape == (96, 1, 20, 20)
+    dataset = synthetic_images(0, classes=40, per_class=3, size=20, channels=1, domains=4)
+    assert dataset.examples.inputs.shape == (120, 1, 20, 20)
     assert dataset.examples.inputs.dtype == torch.uint8
-    assert np.bincount(dataset.labels).tolist() == [3] * 32
-    assert np.bincount(dataset.domains).tolist() == [24] * 4
+    assert np.bincount(dataset.labels).tolist() == [3] * 40
+    assert np.bincount(dataset.domains).tolist() == [30] * 4
     assert synthetic_images(0, per_class=2).domains is None
 
 

@@ -1,0 +1,67 @@
+"""Clients with other tasks, labels or models: an algorithm takes them, or says who differs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.helpers import every_algorithm, finish, make, run_of
+from tests.helpers import (
+    TWO_TASKS,
+    tiny_federation,
+    two_task_federation,
+    unlike_labels_federation,
+    unlike_models_federation,
+)
+
+from consort.errors import UsageError
+
+UNLIKE = [two_task_federation, unlike_labels_federation, unlike_models_federation]
+
+
+def refusal(name, federation):
+    """Why an algorithm does not take these clients; nothing if it does."""
+    try:
+        make(name).start(federation.roster)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+@every_algorithm
+@pytest.mark.parametrize("kind", UNLIKE)
+def test_unlike_clients_work_or_two_of_them_are_named(name, kind, tmp_path):
+    federation = kind(3)
+    reason = refusal(name, federation)
+    if reason:
+        assert "c0 and c1" in reason
+        with pytest.raises(UsageError):
+            run_of(name, tmp_path, federation).go()
+        return
+    outcome = finish(run_of(name, tmp_path, federation))
+    tested = {(row.client, row.task) for row in outcome.rows if row.split == "test"}
+    assert tested == {
+        (client, task) for client, tasks in federation.roster.tasks.items() for task in tasks
+    }
+
+
+@every_algorithm
+def test_unlike_clients_get_on_in_workers_as_they_do_alone(name, tmp_path):
+    federation = two_task_federation(3)
+    if refusal(name, federation):
+        federation = tiny_federation(3, tasks=TWO_TASKS)
+    alone = finish(run_of(name, tmp_path / "1", federation, rounds=2))
+    many = finish(run_of(name, tmp_path / "2", federation, rounds=2, workers=2))
+    assert many.rows == alone.rows
+    assert many.weights == alone.weights
+
+
+def test_what_is_shared_decides_who_can_take_part():
+    """The table of the documentation: which algorithm takes which kind of unlike clients."""
+    whole = {"centralised", "ditto", "fedavg", "fedavg_ft", "fedprox", "scaffold"}
+    encoders = {"fedper", "fedrep", "fedbabu"}
+    for kind in UNLIKE:
+        assert all(refusal(name, kind()) for name in whole)
+    for name in encoders:
+        assert not refusal(name, two_task_federation())
+        assert not refusal(name, unlike_labels_federation())
+        assert refusal(name, unlike_models_federation())
+    assert not any(refusal("local_only", kind()) for kind in UNLIKE)

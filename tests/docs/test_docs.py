@@ -1,0 +1,383 @@
+"""The documentation tells the truth: its code is run, its tables are compared with the source."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import importlib
+import inspect
+import runpy
+import sys
+import tomllib
+import typing
+from pathlib import Path
+
+import pytest
+import typer
+from tests.docs.pages import PAGES, ROOT, Page, page, quoted, tables
+from tests.helpers import assert_same, tiny_federation
+
+import consort
+from consort.algorithm import Clients
+from consort.algorithms.fedavg import FedAvg
+from consort.algorithms.registry import algorithm_places, find_algorithm
+from consort.checkpoint import StateStore
+from consort.cli.app import Listing, app
+from consort.compute import Compute
+from consort.data.dataset import Dataset
+from consort.data.partition import Cut
+from consort.data.registry import DATASETS
+from consort.engines.embedded import Embedded
+from consort.engines.host import ClientHost
+from consort.engines.scripted import Scripted
+from consort.engines.wrappers import ErrorPolicy
+from consort.history import History, Row
+from consort.local import LocalTraining
+from consort.models.registry import ENCODERS
+from consort.recipe import Group, Published, Recipe, load_recipe
+from consort.registry import load_object
+from consort.run import Run, Schedule
+from consort.shipped import find_recipe
+
+COMMANDS = typer.main.get_command(app).commands
+DOCTESTED = [
+    path for path in sorted((ROOT / "src").rglob("*.py")) if ">>> " in path.read_text("utf-8")
+]
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=str)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """An empty folder to work in, from which Python files can be imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for file in tmp_path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+def perform(page: Page) -> None:
+    """Gives the `consort` commands that a page shows."""
+    for block in page.blocks:
+        if block.language == "console":
+            for line in block.text.splitlines():
+                app(line.split()[1:], standalone_mode=False)
+
+
+def scores(folder: str) -> list[Row]:
+    return [row for row in History(Path(folder) / "history.jsonl") if row.split]
+
+
+def defaults_of(kind: type) -> dict[str, object]:
+    """Every field of a dataclass or pydantic model with its default; None if it has none."""
+    if hasattr(kind, "model_fields"):
+        return {name: field.default for name, field in kind.model_fields.items()}
+    return {field.name: _default(field) for field in dataclasses.fields(kind)}
+
+
+def _default(field: dataclasses.Field) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def options_in(cell: str) -> dict[str, object]:
+    return tomllib.loads("\n".join(quoted(cell)))
+
+
+# Every page
+
+
+@every_page
+def test_relative_links_lead_somewhere(page):
+    for link in page.links:
+        if not link.startswith("http"):
+            file, _, anchor = link.partition("#")
+            target = (page.path.parent / file).resolve() if file else page.path
+            assert target.is_file(), link
+            assert not anchor or anchor in Page(target).anchors, link
+
+
+def test_the_index_leads_to_every_page():
+    targets = {(ROOT / "docs" / link).resolve() for link in page("index.md").links}
+    assert targets >= {page.path for page in PAGES} - {page("index.md").path}
+
+
+@every_page
+def test_code_compiles_and_recipes_load(page, desk):
+    page.lay_out(desk)
+    for block in page.blocks:
+        if block.language == "python":
+            compile(block.text, f"{page}: {block.title}", "exec")
+        elif block.language == "toml" and block.is_file:
+            load_recipe(Path(block.title))
+        elif block.language == "toml":
+            tomllib.loads(block.text)
+
+
+@every_page
+def test_programs_print_what_the_page_says(page, desk, capsys):
+    page.lay_out(desk)
+    for program, printed in page.programs():
+        (desk / "program.py").write_text(program)
+        runpy.run_path("program.py", run_name="__main__")
+        assert not printed or capsys.readouterr().out == printed
+
+
+@every_page
+def test_commands_and_their_options_exist(page):
+    targets = [line.partition(":")[0] for line in (ROOT / "Makefile").read_text().splitlines()]
+    for tool, command, *words in page.commands():
+        if tool == "make":
+            assert command in targets
+            continue
+        known = {option for param in COMMANDS[command].params for option in param.opts}
+        assert {word for word in words if word.startswith("--")} <= known
+        if command == "list":
+            assert set(words) <= set(Listing)
+
+
+@every_page
+def test_options_that_are_named_alone_belong_to_some_command(page):
+    known = {o for command in COMMANDS.values() for param in command.params for o in param.opts}
+    named = {words.split()[0] for words in quoted(page.prose) if words.startswith("--")}
+    assert named <= known | {"--debug"}
+
+
+@pytest.mark.parametrize("path", DOCTESTED, ids=lambda path: path.stem)
+def test_examples_in_docstrings_are_right(path):
+    name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+    found = doctest.testmod(importlib.import_module(name.removesuffix(".__init__")))
+    assert found.attempted
+    assert not found.failed
+
+
+# README
+
+
+def test_readme_names_every_command():
+    table, *_ = tables(page("README.md").section("The command"))
+    assert {cells[0].split()[1].strip("`") for cells in table} == set(COMMANDS)
+
+
+def test_readme_names_every_algorithm():
+    named = quoted(page("README.md").section("State of things"))
+    assert sorted(named) == sorted(algorithm_places())
+
+
+def test_readme_shows_the_table_of_the_demonstration():
+    (shown,) = (b.text for b in page("README.md").blocks if b.language == "text")
+    recipe = load_recipe(find_recipe("demo"))
+    assert recipe.title in shown
+    lines = [line for line in shown.splitlines() if line.startswith("│")]
+    assert [line.split()[1] for line in lines] == list(recipe.algorithms)
+
+
+def test_fedavg_in_the_readme_is_fedavg(desk):
+    page("README.md").lay_out(desk)
+    local = LocalTraining(lr=0.1, batch=8)
+    outcomes = []
+    for kind in (load_object("my_fedavg.py:FedAvg"), FedAvg):
+        run = Run(tiny_federation(), kind(local), Schedule(rounds=2, participation=0.5))
+        outcomes.append([row for row in run.go() if "seconds" not in row.metric and row.client])
+        outcomes.append(run.server.model)
+    assert outcomes[0] == outcomes[2]
+    assert_same(outcomes[1], outcomes[3])
+
+
+def test_the_recipe_in_the_readme_runs(desk):
+    page("README.md").lay_out(desk)
+    changes = ["--set", "run.rounds=1", "--seeds", "1"]
+    app(["compare", "writers.toml", *changes], standalone_mode=False)
+    assert Path("runs/writers/report.html").is_file()
+
+
+# How to add things
+
+
+def test_the_example_of_an_algorithm_has_thirty_lines(desk):
+    page("add-an-algorithm.md").lay_out(desk)
+    lines = Path("my_algorithm.py").read_text().splitlines()
+    assert len([line for line in lines if line and '"""' not in line]) <= 30
+
+
+def test_without_momentum_the_example_is_fedavg_bit_for_bit(desk):
+    page("add-an-algorithm.md").lay_out(desk)
+    perform(page("add-an-algorithm.md"))
+    fedavg, without, with_ = (
+        scores(f"momentum/{name}/seed-0") for name in ("fedavg", "without", "fedavgm")
+    )
+    assert fedavg
+    assert without == fedavg
+    assert with_ != fedavg
+
+
+def test_momentum_adds_up(desk):
+    """Everybody always wants one step more: the moves are 1, then 1 + half of it, and so on."""
+    page("add-an-algorithm.md").lay_out(desk)
+    algorithm = load_object("my_algorithm.py:FedAvgM")(momentum=0.5)
+    roster = tiny_federation().roster
+    server = start = algorithm.start(roster)
+    ones = start.model.zeros()._with(tensor + 1 for tensor in start.model.zeros().values())
+
+    def wants_one_more(call):
+        return {"model": call.payload["model"] + ones, "examples": 3}
+
+    for moved in (1.0, 1.5, 1.75):
+        clients = Clients(roster.ids, 1, 3, 0, Scripted(wants_one_more), len(roster.ids))
+        before, server = server, algorithm.round(server, clients)
+        assert (server.model - before.model - ones * moved).norm() < 1e-5
+
+
+def test_the_example_of_a_data_set_gives_every_client_one_sensor(desk):
+    page("add-a-data-set.md").lay_out(desk)
+    perform(page("add-a-data-set.md"))
+    assert Path("who-holds-what.html").is_file()
+    last = [row.value for row in scores("moons/fedavg/seed-0") if row[:2] == (10, "accuracy")]
+    assert min(last) > 0.7
+
+
+def test_the_example_of_a_model_runs(desk):
+    page("add-a-model.md").lay_out(desk)
+    perform(page("add-a-model.md"))
+    assert len(scores("shortcut/fedavg/seed-0")) == 2 * 4 * 2 * 3
+
+
+def test_the_example_of_an_engine_gives_the_same_bits(desk):
+    page("add-an-engine.md").lay_out(desk)
+    by_mail = load_object("by_mail.py:ByMail")
+    federation, algorithm = tiny_federation(), find_algorithm("scaffold")()
+    servers = []
+    for engine in (Embedded, by_mail):
+        host = ClientHost(federation, algorithm, 0, 2, StateStore())
+        server = algorithm.start(federation.roster)
+        for round_ in (1, 2):
+            clients = Clients(federation.client_ids, round_, 2, 0, engine(host), 4)
+            server = algorithm.round(server, clients)
+        servers.append(server)
+    assert_same(servers[1], servers[0])
+
+
+def test_the_hooks_of_local_training_are_all_there():
+    (table,) = tables(page("add-an-algorithm.md").section("Hooks of local training"))
+    parameters = inspect.signature(LocalTraining.run).parameters.values()
+    hooks = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    assert [cells[0].strip("`") for cells in table] == hooks
+
+
+def test_the_fields_of_a_data_set_are_all_there():
+    (table,) = tables(page("add-a-data-set.md").section("What is in a Dataset"))
+    assert [c[0].strip("`") for c in table] == [f.name for f in dataclasses.fields(Dataset)]
+
+
+def test_the_names_in_the_concepts_are_public():
+    (table,) = tables(page("concepts.md").section("The names"))
+    named = {name for cells in table for name in quoted(cells[0])}
+    assert named <= set(consort.__all__)
+
+
+# Recipes
+
+SECTIONS = {
+    "Top of the file": Recipe,
+    "groups": Group,
+    "partition": Cut,
+    "run": Schedule,
+    "local": LocalTraining,
+    "compute": Compute,
+    "published": Published,
+}
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_every_key_of_a_recipe_is_explained(heading):
+    (table,) = tables(page("recipes.md").section(heading))
+    defaults = defaults_of(SECTIONS[heading])
+    hints = typing.get_type_hints(SECTIONS[heading])
+    assert sorted(cells[0].strip("`") for cells in table) == sorted(defaults)
+    for key, default, meaning in table:
+        expected = defaults[key.strip("`")]
+        if default == "–":
+            assert expected in (None, {}, Cut(), Schedule(), Compute())
+        else:
+            assert tomllib.loads(f"x = {default.strip('`')}") == {"x": expected}
+        if typing.get_origin(hint := hints[key.strip("`")]) is typing.Literal:
+            assert set(typing.get_args(hint)) <= set(quoted(meaning))
+
+
+@pytest.mark.parametrize(("heading", "places"), [("data", DATASETS), ("model", ENCODERS)])
+def test_every_option_of_data_and_models_is_listed(heading, places):
+    (table,) = tables(page("recipes.md").section(heading))
+    assert [cells[0].strip("`") for cells in table] == list(places)
+    for name, options, _ in table:
+        parameters = inspect.signature(load_object(places[name.strip("`")])).parameters.values()
+        known = {p.name: p.default for p in parameters if p.default is not p.empty}
+        found = options_in(options)
+        assert found == {k: list(v) if type(v) is tuple else v for k, v in known.items()}
+
+
+# Algorithms
+
+(ALGORITHMS,) = tables(page("algorithms.md").text)
+
+
+def test_every_algorithm_has_an_entry():
+    named = [cells[0].strip("`") for cells in ALGORITHMS]
+    assert sorted(named) == sorted(algorithm_places())
+    for name in named:
+        assert page("algorithms.md").section(name).strip()
+
+
+@pytest.mark.parametrize("cells", ALGORITHMS, ids=lambda cells: cells[0].strip("`"))
+def test_an_algorithm_is_what_its_line_says(cells):
+    name, _, _, private, reports, options = (cell.strip("`") for cell in cells)
+    kind = find_algorithm(name)
+    defaults = defaults_of(kind)
+    del defaults["local"]
+    assert options_in(cells[5]) == defaults, options
+    assert reports == kind.reports
+    assert private == (", ".join(kind.private) or "nothing")
+
+
+@pytest.mark.usefixtures("normed_encoder")
+@pytest.mark.parametrize("cells", ALGORITHMS, ids=lambda cells: cells[0].strip("`"))
+def test_the_bytes_that_travel_are_those_of_the_formula(cells):
+    name, down, up = (cell.strip("`") for cell in cells[:3])
+    run = Run(tiny_federation(model={"name": "normed"}), find_algorithm(name)(), Schedule(rounds=1))
+    history = list(run.go())
+    whole = run.federation.blueprint("c0").params
+    sizes = {part: 4 * whole.only(part).size for part in ("encoder", "buffers")}
+    sizes["model"] = 4 * whole.size
+    for client in run.federation.client_ids:
+        for metric, formula in (("bytes_down", down), ("bytes_up", up)):
+            rows = [row.value for row in history if (row.client, row.metric) == (client, metric)]
+            assert sum(rows) == eval(formula, {}, sizes)
+    assert sizes["buffers"] > 0
+
+
+# Runs
+
+
+def test_the_folder_of_a_run_is_described_in_full(desk):
+    page("add-a-model.md").lay_out(desk)
+    changes = ["--set", "algorithms.scaffold={}", "--algorithm", "scaffold", "--out", "out"]
+    app(["run", "shortcut.toml", *changes], standalone_mode=False)
+    folder = Path("out/scaffold/seed-0")
+    (table,) = tables(page("runs.md").section("The folder"))
+    described = [set(folder.glob(cells[0].strip("`"))) for cells in table]
+    assert all(described)
+    files = {path for path in folder.rglob("*") if path.is_file()}
+    assert files - {folder / "report.html"} == set().union(*described)
+
+
+def test_the_history_is_described_in_full():
+    columns, metrics = tables(page("runs.md").section("The history"))
+    assert [cells[0].strip("`") for cells in columns] == list(Row._fields)
+    measured = {row.metric for row in Run(tiny_federation(), FedAvg(), Schedule(rounds=1)).go()}
+    assert {name for cells in metrics for name in quoted(cells[0])} == measured
+
+
+def test_every_error_policy_is_described():
+    (table,) = tables(page("runs.md").section("When a client fails"))
+    assert [cells[0].strip("`") for cells in table] == list(typing.get_args(ErrorPolicy))

@@ -43,7 +43,7 @@ class Page:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        found = re.findall(r"^```(\w+) ?(.*)\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        found = re.findall(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
         return [Block(*parts) for parts in found]
 
     @property

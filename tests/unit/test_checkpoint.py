@@ -133,7 +133,7 @@ def store(request, tmp_path: Path) -> StateStore:
 
 
 def put(store: StateStore, round_: int, step: int, value: Any = None, client: str = "c0") -> None:
-    store.save(client, (round_, step), dict(at=value if value is not None else [round_, step]))
+    store.save(client, (round_, step), {"at": value if value is not None else [round_, step]})
 
 
 def seen(store: StateStore, round_: int, step: int, client: str = "c0") -> Any:
@@ -147,7 +147,7 @@ def test_at_first_a_client_remembers_nothing(store: StateStore):
 
 def test_states_hold_all_that_can_be_sent(store: StateStore):
     head = Params({"heads.t.w": torch.arange(3.0)})
-    store.save("c0", (1, 0), dict(head=head, steps=3, drift={"a": (1, None)}))
+    store.save("c0", (1, 0), {"head": head, "steps": 3, "drift": {"a": (1, None)}})
     state = store.load("c0", (1, 1))
     assert state["head"].equals(head)
     assert (state["steps"], state["drift"]) == (3, {"a": (1, None)})
@@ -155,7 +155,7 @@ def test_states_hold_all_that_can_be_sent(store: StateStore):
 
 def test_a_saved_state_is_a_copy(store: StateStore):
     weights = torch.zeros(2)
-    store.save("c0", (1, 0), dict(w=weights))
+    store.save("c0", (1, 0), {"w": weights})
     weights.fill_(1)
     first = store.load("c0", (2, 0))["w"]
     assert first.tolist() == [0, 0]

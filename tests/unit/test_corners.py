@@ -103,7 +103,7 @@ def test_a_client_called_like_the_pool_is_not_replaced_by_it():
 
 
 def test_evaluation_sees_what_the_round_left_behind():
-    """The scores after a round are those of the state that the round wrote, not of the one before."""
+    """The scores after a round are of the state that the round wrote, not of the one before."""
     algorithm = LocalOnly(LocalTraining(lr=0.5, epochs=5))
     losses = [
         row.value

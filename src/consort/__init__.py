@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from consort.algorithm import Algorithm, Clients, on_client
+    from consort.algorithm import Algorithm, Clients, batchable, on_client
     from consort.client import Client
     from consort.compute import Compute
     from consort.data.dataset import Dataset
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from consort.errors import ConsortError, Failure, UsageError
     from consort.federation import Federation, Member
     from consort.history import History
-    from consort.local import LocalTraining
-    from consort.messages import Each, Replies
+    from consort.local import LocalTraining, pull_towards, shift_by, task_losses
+    from consort.messages import Each, Payload, Replies
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
     from consort.params import Params
     from consort.recipe import Recipe
+    from consort.roster import Roster
     from consort.run import Run, Schedule
-    from consort.tasks import Classification, Task
+    from consort.tasks import Classification, Meter, Task
 
 _HOMES = {
     "Algorithm": "algorithm",
@@ -54,17 +55,24 @@ _HOMES = {
     "History": "history",
     "LocalTraining": "local",
     "Member": "federation",
+    "Meter": "tasks",
     "ModelSpec": "models.registry",
     "MultiTaskModel": "models.multitask",
     "Params": "params",
+    "Payload": "messages",
     "Recipe": "recipe",
     "Replies": "messages",
+    "Roster": "roster",
     "Run": "run",
     "Schedule": "run",
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",
+    "batchable": "algorithm",
     "on_client": "algorithm",
+    "pull_towards": "local",
+    "shift_by": "local",
+    "task_losses": "local",
 }
 
 __all__ = [
@@ -82,17 +90,24 @@ __all__ = [
     "History",
     "LocalTraining",
     "Member",
+    "Meter",
     "ModelSpec",
     "MultiTaskModel",
     "Params",
+    "Payload",
     "Recipe",
     "Replies",
+    "Roster",
     "Run",
     "Schedule",
     "Splits",
     "Task",
     "UsageError",
+    "batchable",
     "on_client",
+    "pull_towards",
+    "shift_by",
+    "task_losses",
 ]
 
 

@@ -112,6 +112,8 @@ class Algorithm(Generic[S]):
     marked `@on_client`.
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
     reports: ClassVar[str] = "global"
     """Which of the models in `evaluate`'s replies stands for the algorithm in tables."""
 

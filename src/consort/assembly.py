@@ -217,11 +217,10 @@ def prepare_run(
     folder: Path,
     data: Path | None = None,
     workers: int = 1,
-    source: Path | None = None,
     watcher: Watcher | None = None,
 ) -> Run:
     """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
-    algorithm = recipe.algorithm(name, source)
+    algorithm = recipe.algorithm(name)
     assembly = assemble(recipe, seed, data)
     description = assembly.description | {
         "algorithm": name,
@@ -232,7 +231,6 @@ def prepare_run(
         "rounds": recipe.run.rounds,
         "workers": workers,
         "data": str(data.resolve()) if data else None,
-        "source": str(source.resolve()) if source else None,
         "environment": environment(),
     }
     _settle(folder, description, assembly.shares)
@@ -286,6 +284,5 @@ def resume_run(folder: Path, workers: int | None = None, watcher: Watcher | None
         folder,
         Path(written["data"]) if written["data"] else None,
         workers or written["workers"],
-        Path(written["source"]) if written["source"] else None,
         watcher,
     )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
+from consort.types import Count
+
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -15,7 +17,7 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 class Compute:
     """How numbers are computed. The same settings give the same bits on every engine."""
 
-    threads: int = 1
+    threads: Count = 1
     """Threads per client; more than one is slower for small models."""
     channels_last: bool = True
     """Store images and convolutions with the channel innermost: faster on CPUs."""

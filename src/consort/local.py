@@ -19,6 +19,7 @@ from consort.data.examples import Examples
 from consort.errors import Failure
 from consort.optimizers import clip_by_norm, make_optimizer
 from consort.params import BUFFERS, Params, has_role, slots
+from consort.types import Count, CountOrNone, NotNegative, Positive, Probability
 
 Objective = Callable[[Client, Examples], dict[str, Tensor]]
 """Turns a batch into named losses, one per task and one per added term."""
@@ -97,20 +98,20 @@ class LocalTraining:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    epochs: int = 1
-    steps: int | None = None
+    epochs: Count = 1
+    steps: Count | None = None
     """If given, so many steps in all, in place of `epochs`."""
-    batch: int = 32
+    batch: Count = 32
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    lr: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    clip: float | None = None
+    lr: NotNegative = 0.01
+    momentum: Probability = 0.0
+    weight_decay: NotNegative = 0.0
+    clip: Positive | None = None
     """Largest norm of a step's gradient."""
     schedule: Literal["constant", "cosine", "exponential"] = "constant"
-    warmup: int = 0
+    warmup: CountOrNone = 0
     """Rounds over which the rate grows from nearly nothing."""
-    decay: float = 0.99
+    decay: Positive = 0.99
     """Factor per round of the exponential schedule."""
     task_weights: dict[str, float] = field(default_factory=dict)
     """Weight of a task's loss in the sum, 1 unless given."""

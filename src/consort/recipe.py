@@ -108,12 +108,12 @@ class Recipe:
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
         return [ModelSpec.of(table) for table in tables]
 
-    def algorithm(self, name: str, folder: Path | None = None) -> Algorithm[Any]:
+    def algorithm(self, name: str) -> Algorithm[Any]:
         """One of the recipe's algorithms with its checked options."""
         if name not in self.algorithms:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
         options = dict(self.algorithms[name])
-        kind = find_algorithm(str(options.pop("kind", name)), folder)
+        kind = find_algorithm(str(options.pop("kind", name)))
         options["local"] = self.local | options.get("local", {})
         algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
         return algorithm
@@ -173,7 +173,7 @@ def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = (
         table = merged(table, scales[scale])
     for change in changes:
         table = merged(table, _parsed(change))
-    return recipe_of(table, str(path))
+    return recipe_of(anchored(table, path.parent), str(path))
 
 
 def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
@@ -183,10 +183,26 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for group in recipe.all_groups:
             recipe.models_of(group)
         for name in recipe.algorithms:
-            recipe.algorithm(name, Path(source).parent)
+            recipe.algorithm(name)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     return recipe
+
+
+def anchored(value: Any, folder: Path) -> Any:
+    """A table in which a user's `file.py:name` that lies beside the recipe has its whole path.
+
+    So a run finds it again wherever it is resumed.
+    """
+    if isinstance(value, dict):
+        return {key: anchored(item, folder) for key, item in value.items()}
+    if isinstance(value, list):
+        return [anchored(item, folder) for item in value]
+    if isinstance(value, str) and ".py:" in value:
+        file, _, name = value.partition(":")
+        if (folder / file).is_file():
+            return f"{(folder / file).resolve()}:{name}"
+    return value
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:

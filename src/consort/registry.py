@@ -10,6 +10,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from consort.errors import UsageError
 
@@ -22,11 +23,11 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     return f"{word!r}: did you mean {nearest!r}? (there are: {', '.join(choices)})"
 
 
-def load_object(place: str, folder: Path | None = None) -> Any:
-    """The object at `package.module:name` or `file.py:name` (looked for in `folder` too)."""
+def load_object(place: str) -> Any:
+    """The object at `package.module:name` or `file.py:name`."""
     module_name, _, name = place.partition(":")
     is_file = module_name.endswith(".py")
-    module = _from_file(module_name, folder) if is_file else _import(module_name)
+    module = _from_file(Path(module_name)) if is_file else _import(module_name)
     if not hasattr(module, name):
         raise UsageError(f"{module_name} defines no {name!r}")
     return getattr(module, name)
@@ -50,17 +51,20 @@ def _import(module: str) -> Any:
         raise UsageError(f"there is no module {error.name!r} to import {module!r} from") from error
 
 
-def _from_file(name: str, folder: Path | None) -> Any:
-    for path in (Path(name), (folder or Path()) / name):
-        if path.is_file():
-            unique = "consort_user_" + path.stem
-            spec = importlib.util.spec_from_file_location(unique, path)
-            if spec and spec.loader:
-                module = importlib.util.module_from_spec(spec)
-                sys.modules[unique] = module  # dataclasses look their module up by name
-                try:
-                    spec.loader.exec_module(module)
-                except SyntaxError as error:
-                    raise UsageError(f"{path}, line {error.lineno}: {error.msg}") from error
-                return module
-    raise UsageError(f"there is no file {name} (looked here and in {folder or '.'})")
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    # Known by its content's age, so that a file is run once, and again when it was changed.
+    age, place = path.stat().st_mtime_ns, crc32(str(path.resolve()).encode())
+    name = f"consort_user_{path.stem}_{place}_{age}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path} cannot be imported")
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except SyntaxError as error:
+            del sys.modules[name]
+            raise UsageError(f"{path}, line {error.lineno}: {error.msg}") from error
+    return sys.modules[name]

@@ -23,6 +23,7 @@ from consort.federation import Federation
 from consort.history import History, Row
 from consort.messages import Call, Replies
 from consort.participation import cohort
+from consort.types import Count, CountOrNone, Probability, Share
 
 _PATTERN = "round-*.ckpt"
 
@@ -33,18 +34,18 @@ class Schedule:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    rounds: int = 10
-    participation: float = 1.0
+    rounds: Count = 10
+    participation: Share = 1.0
     """Share of the clients in each round."""
-    evaluate_every: int = 1
+    evaluate_every: CountOrNone = 1
     """Rounds between evaluations; the last round is always evaluated."""
-    dropout: float = 0.0
+    dropout: Probability = 0.0
     """Probability that a client is not reached in a round (injected on purpose)."""
-    stragglers: float = 0.0
+    stragglers: Probability = 0.0
     """Probability that a client answers too late to count (injected on purpose)."""
     on_error: ErrorPolicy = "stop"
     """What an error of a client means: `stop`, `skip` the client, or `retry`."""
-    retries: int = 2
+    retries: CountOrNone = 2
 
 
 @dataclass

@@ -13,14 +13,22 @@ import typing
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from tests.docs.pages import PAGES, ROOT, Page, page, quoted, tables
-from tests.helpers import assert_same, tiny_federation
+from tests.helpers import (
+    assert_same,
+    tiny_federation,
+    two_task_federation,
+    unlike_labels_federation,
+    unlike_models_federation,
+)
 
 import consort
 from consort.algorithm import Clients
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.registry import algorithm_places, find_algorithm
+from consort.assembly import assemble
 from consort.checkpoint import StateStore
 from consort.cli.app import Listing, app
 from consort.compute import Compute
@@ -31,9 +39,11 @@ from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.scripted import Scripted
 from consort.engines.wrappers import ErrorPolicy
+from consort.errors import UsageError
 from consort.history import History, Row
 from consort.local import LocalTraining
 from consort.models.registry import ENCODERS
+from consort.params import Params
 from consort.recipe import Group, Published, Recipe, load_recipe
 from consort.registry import load_object
 from consort.results import Result
@@ -220,7 +230,7 @@ def test_momentum_adds_up(desk):
     algorithm = load_object("my_algorithm.py:FedAvgM")(momentum=0.5)
     roster = tiny_federation().roster
     server = start = algorithm.start(roster)
-    ones = start.model.zeros()._with(tensor + 1 for tensor in start.model.zeros().values())
+    ones = Params({name: torch.ones_like(tensor) for name, tensor in start.model.items()})
 
     def wants_one_more(call):
         return {"model": call.payload["model"] + ones, "examples": 3}
@@ -310,6 +320,24 @@ def test_every_key_of_a_recipe_is_explained(heading):
             assert set(typing.get_args(hint)) <= set(quoted(meaning))
 
 
+@pytest.mark.parametrize(
+    "table",
+    ["", "data.", "partition.", "model.", "run.", "local.", "compute.", "algorithms.fedper."],
+)
+def test_a_key_that_is_not_explained_is_an_error(table, desk):
+    page("recipes.md").lay_out(desk)
+    with pytest.raises(UsageError, match="sonnet"):
+        assemble(load_recipe(Path("unlike.toml"), changes=[f"{table}sonnet=18"]), 0, None)
+
+
+def test_a_scale_and_changes_are_laid_over_the_recipe(desk):
+    page("recipes.md").lay_out(desk)
+    recipe = load_recipe(Path("unlike.toml"), "desk", ["local.lr=0.01"])
+    assert recipe.run.rounds == 2
+    assert recipe.algorithm("local_only").local == LocalTraining(lr=0.01)
+    assert recipe.algorithm("fedper").local == LocalTraining(lr=0.01, epochs=2)
+
+
 @pytest.mark.parametrize(("heading", "places"), [("data", DATASETS), ("model", ENCODERS)])
 def test_every_option_of_data_and_models_is_listed(heading, places):
     (table,) = tables(page("recipes.md").section(heading))
@@ -324,6 +352,15 @@ def test_every_option_of_data_and_models_is_listed(heading, places):
 # Algorithms
 
 (ALGORITHMS,) = tables(page("algorithms.md").text)
+UNLIKE = {
+    "tasks": two_task_federation,
+    "labels": unlike_labels_federation,
+    "models": unlike_models_federation,
+}
+
+every_algorithm = pytest.mark.parametrize(
+    "cells", ALGORITHMS, ids=[cells[0].strip("`") for cells in ALGORITHMS]
+)
 
 
 def test_every_algorithm_has_an_entry():
@@ -333,19 +370,30 @@ def test_every_algorithm_has_an_entry():
         assert page("algorithms.md").section(name).strip()
 
 
-@pytest.mark.parametrize("cells", ALGORITHMS, ids=lambda cells: cells[0].strip("`"))
+@every_algorithm
 def test_an_algorithm_is_what_its_line_says(cells):
-    name, _, _, private, reports, options = (cell.strip("`") for cell in cells)
+    name, _, _, private, _, reports, _ = (cell.strip("`") for cell in cells)
     kind = find_algorithm(name)
     defaults = defaults_of(kind)
     del defaults["local"]
-    assert options_in(cells[5]) == defaults, options
+    assert options_in(cells[-1]) == defaults
     assert reports == kind.reports
     assert private == (", ".join(kind.private) or "nothing")
 
 
+@every_algorithm
+@pytest.mark.parametrize("aspect", UNLIKE)
+def test_clients_may_differ_in_what_the_line_of_an_algorithm_says(cells, aspect):
+    algorithm = find_algorithm(cells[0].strip("`"))()
+    if aspect in cells[4].split(", "):
+        algorithm.start(UNLIKE[aspect]().roster)
+    else:
+        with pytest.raises(UsageError, match="clients c0 and c1 differ"):
+            algorithm.start(UNLIKE[aspect]().roster)
+
+
 @pytest.mark.usefixtures("normed_encoder")
-@pytest.mark.parametrize("cells", ALGORITHMS, ids=lambda cells: cells[0].strip("`"))
+@every_algorithm
 def test_the_bytes_that_travel_are_those_of_the_formula(cells):
     name, down, up = (cell.strip("`") for cell in cells[:3])
     run = Run(tiny_federation(model={"name": "normed"}), find_algorithm(name)(), Schedule(rounds=1))

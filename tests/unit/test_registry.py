@@ -43,29 +43,27 @@ def test_objects_are_found_in_modules():
     assert load_object("json:dumps").__name__ == "dumps"
 
 
-def test_objects_are_found_in_files_here_and_beside_the_recipe(tmp_path: Path, monkeypatch):
+def test_objects_are_found_in_files(tmp_path: Path, monkeypatch):
     (tmp_path / "own.py").write_text(SOURCE)
-    beside = load_object("own.py:Mine", tmp_path)
-    assert dataclasses.fields(beside)[0].default == 0.5
+    found = load_object(f"{tmp_path / 'own.py'}:Mine")
+    assert dataclasses.fields(found)[0].default == 0.5
     monkeypatch.chdir(tmp_path)
-    assert load_object("own.py:Mine").__name__ == "Mine"
-    assert load_object(f"{tmp_path / 'own.py'}:Mine")().rate == 0.5
-
-
-def test_the_file_here_comes_before_the_one_beside_the_recipe(tmp_path: Path, monkeypatch):
-    for name, value in (("here", 1), ("there", 2)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "own.py").write_text(f"value = {value}")
-    monkeypatch.chdir(tmp_path / "here")
-    assert load_object("own.py:value", tmp_path / "there") == 1
+    assert load_object("own.py:Mine") is found
 
 
 def test_a_changed_file_is_read_anew(tmp_path: Path):
     path = tmp_path / "own.py"
     path.write_text("value = 1")
-    assert load_object("own.py:value", tmp_path) == 1
+    assert load_object(f"{path}:value") == 1
     path.write_text("value = 'other'")
-    assert load_object("own.py:value", tmp_path) == "other"
+    assert load_object(f"{path}:value") == "other"
+
+
+def test_a_file_with_a_syntax_error_is_named_with_its_line(tmp_path: Path):
+    path = tmp_path / "own.py"
+    path.write_text("value = 1\nvalue = =")
+    with pytest.raises(UsageError, match=r"own\.py, line 2: invalid syntax"):
+        load_object(f"{path}:value")
 
 
 @pytest.mark.parametrize(("place", "message"), [
@@ -73,16 +71,11 @@ def test_a_changed_file_is_read_anew(tmp_path: Path):
     ("consort.registry", r"consort\.registry defines no ''"),
     ("consort.nowhere:thing", r"no module 'consort\.nowhere'"),
     ("no_such_package.part:thing", "no module 'no_such_package' to import 'no_such_package.part'"),
-    ("missing.py:Thing", r"no file missing\.py \(looked here and in \.\)"),
+    ("missing.py:Thing", r"no file missing\.py"),
 ])  # fmt: skip
 def test_what_is_not_there_is_an_error_that_names_it(place, message):
     with pytest.raises(UsageError, match=message):
         load_object(place)
-
-
-def test_a_file_that_is_in_neither_place_names_both(tmp_path: Path):
-    with pytest.raises(UsageError, match=rf"missing\.py \(looked here and in {tmp_path}\)"):
-        load_object("missing.py:Thing", tmp_path)
 
 
 def test_the_first_line_is_that_of_the_docstring():

@@ -14,6 +14,7 @@ from consort.algorithms.fedavg import FedAvg
 from consort.local import pull_towards
 from consort.messages import Payload
 from consort.params import Params
+from consort.types import Count, NotNegative
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class Ditto(FedAvg):
 
     reports: ClassVar[str] = "personal"
 
-    strength: float = 0.1
+    strength: NotNegative = 0.1
     """Weight of the pull, the paper's lambda: 0 is training alone."""
-    personal_epochs: int = 1
+    personal_epochs: Count = 1
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:

@@ -13,6 +13,7 @@ from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg import FedAvg
 from consort.messages import Payload
 from consort.params import Params
+from consort.types import Count
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class FedAvgFT(FedAvg):
 
     reports: ClassVar[str] = "tuned"
 
-    tuning_epochs: int = 1
+    tuning_epochs: Count = 1
 
     @on_client
     def test(self, client: Client, model: Params) -> Payload:

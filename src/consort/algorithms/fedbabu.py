@@ -13,6 +13,7 @@ from consort.algorithm import Client, on_client
 from consort.algorithms.fedper import FedPer
 from consort.messages import Payload
 from consort.params import Params
+from consort.types import Count
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class FedBABU(FedPer):
 
     reports: ClassVar[str] = "tuned"
 
-    tuning_epochs: int = 10
+    tuning_epochs: Count = 10
 
     @on_client
     def train(self, client: Client, encoder: Params) -> Payload:

@@ -13,13 +13,14 @@ from consort.algorithms.fedavg import FedAvg
 from consort.local import pull_towards
 from consort.messages import Payload
 from consort.params import Params
+from consort.types import NotNegative
 
 
 @dataclass(frozen=True)
 class FedProx(FedAvg):
     """FedAvg whose clients minimise their loss plus mu/2 times the squared distance to it."""
 
-    mu: float = 0.01
+    mu: NotNegative = 0.01
 
     @batchable
     @on_client

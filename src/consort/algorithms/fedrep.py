@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 
 from consort.algorithm import Client
 from consort.algorithms.fedper import FedPer
+from consort.types import Count
 
 
 @dataclass(frozen=True)
 class FedRep(FedPer):
     """FedPer that first fits the head to the received encoder, then the encoder to that head."""
 
-    head_epochs: int = 1
+    head_epochs: Count = 1
 
     def fit(self, client: Client) -> None:
         """The head on a frozen encoder, then the encoder under a frozen head."""

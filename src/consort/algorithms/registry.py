@@ -31,12 +31,12 @@ def describe_algorithms() -> dict[str, str]:
     return {name: first_line(place) for name, place in algorithm_places().items()}
 
 
-def find_algorithm(name: str, folder: Path | None = None) -> type[Algorithm[Any]]:
+def find_algorithm(name: str) -> type[Algorithm[Any]]:
     """The class of an algorithm: a name from this folder, or `file.py:Class`, `module:Class`."""
     from consort.algorithm import Algorithm
 
     if ":" in name:
-        found = load_object(name, folder)
+        found = load_object(name)
     elif name in algorithm_places():
         found = load_object(algorithm_places()[name])
     else:

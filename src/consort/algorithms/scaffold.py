@@ -31,10 +31,11 @@ class Scaffold(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
 
     def __post_init__(self) -> None:
-        if self.local.optimizer != "sgd" or self.local.momentum or self.local.weight_decay:
+        local = self.local
+        if local.optimizer != "sgd" or local.momentum or local.weight_decay or local.clip:
             raise UsageError(
                 "scaffold derives its control variates from plain SGD steps: set "
-                "local.optimizer = 'sgd', local.momentum = 0 and local.weight_decay = 0"
+                "local.optimizer = 'sgd' and leave out momentum, weight_decay and clip"
             )
 
     def start(self, roster: Roster) -> Server:

@@ -95,7 +95,7 @@ def run(
     folder = (out or _default_folder(path, scale)) / name / f"seed-{number}"
     with Screen(quiet, json) as screen:
         watcher = screen.watch(name, number, loaded.run.rounds)
-        prepare_run(loaded, name, number, folder, data, workers, path.parent, watcher).go()
+        prepare_run(loaded, name, number, folder, data, workers, watcher).go()
     _finish([folder], screen)
 
 
@@ -127,7 +127,7 @@ def compare(
     path, loaded = _recipe(recipe, scale, changes)
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     for name in names:
-        loaded.algorithm(name, path.parent)
+        loaded.algorithm(name)
     numbers = list(range(seeds)) if seeds else loaded.seeds
     root = out or _default_folder(path, scale)
     folders = []
@@ -136,7 +136,7 @@ def compare(
             for name in names:
                 folder = root / name / f"seed-{number}"
                 watcher = screen.watch(name, number, loaded.run.rounds)
-                prepare_run(loaded, name, number, folder, data, workers, path.parent, watcher).go()
+                prepare_run(loaded, name, number, folder, data, workers, watcher).go()
                 folders.append(folder)
     verdicts = judge(loaded, folders)
     _finish(folders, screen, loaded, root, verdicts)

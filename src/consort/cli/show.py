@@ -152,8 +152,8 @@ class Screen:
 
 
 _CAPTION = (
-    "mean over clients in the last round and in the round that is best on validation data; the "
-    "worst client and the std among clients in the last round; MiB and seconds per round"
+    "mean over clients in the last round and in the round that is best on validation data; "
+    "worst client in the last round; MiB and seconds per round"
 )
 
 
@@ -161,15 +161,18 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
     lines = compare_table(results, published)
     seeds = len({result.seed for result in results})
     title = f"{results[0].about['title']} ({seeds} seed{'s' if seeds > 1 else ''}, test data)"
-    columns = ["last", "best", "worst", "spread", "MiB", "s"]
+    columns = ["last", "best", "worst", "MiB", "s"]
     if published:
         columns.append("paper")
-    table = Table("algorithm", "metric", title=title, caption=_CAPTION)
+    table = Table(title=title, caption=_CAPTION)
+    table.add_column("algorithm", no_wrap=True)
+    table.add_column("metric", overflow="fold")
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for line in lines:
-        cells = [format_summary(s, 3) for s in (line.last, line.best, line.worst, line.client_std)]
-        cells += [f"{line.mib_per_round.mean:.2f}", f"{line.seconds_per_round.mean:.2f}"]
+        cells = [format_summary(summary, 3) for summary in (line.last, line.best)]
+        cells += [f"{line.worst.mean:.3f}", f"{line.mib_per_round.mean:.2f}"]
+        cells.append(f"{line.seconds_per_round.mean:.2f}")
         if published:
             cells.append("" if line.published is None else f"{line.published:.3f}")
         table.add_row(line.algorithm, line.metric, *cells)

@@ -108,3 +108,71 @@ def test_describing_imports_no_torch():
     )
     source = Path(sys.modules["consort.data.registry"].__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=source, check=False).returncode == 0
+
+
+# Data sets of one's own
+
+OWN = """
+import numpy as np
+import torch
+
+from consort.data.dataset import Dataset
+from consort.data.examples import Examples
+from consort.tasks import Classification
+
+
+def parity(seed: int, *, examples: int = 6, sizes: tuple[int, ...] = (2,)) -> Dataset:
+    labels = (np.arange(examples) + seed) % 2
+    inputs = torch.zeros(examples, *sizes)
+    targets = {"odd": torch.from_numpy(labels)}
+    return Dataset("parity", Examples(inputs, targets), {"odd": Classification(2)}, labels)
+
+
+def of_folder(folder):
+    return parity(len(folder.name))
+
+
+def number():
+    return 3
+
+
+NOT_A_FUNCTION = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_data.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "own_data.py"
+
+
+@pytest.mark.parametrize("place", ["own_data.py:parity", "{file}:parity", "own_data:parity"])
+def test_a_function_of_ones_own_is_a_data_set(place, own, monkeypatch):
+    monkeypatch.syspath_prepend(own.parent)
+    dataset = load_dataset(place.format(file=own), 1, None, examples=4, sizes=[3, 5])
+    assert dataset.labels.tolist() == [1, 0, 1, 0]
+    assert dataset.examples.inputs.shape == (4, 3, 5)
+
+
+@pytest.mark.usefixtures("own")
+def test_a_function_of_ones_own_gets_only_what_it_asks_for():
+    assert load_dataset("own_data.py:of_folder", 0, Path("abc")).labels[0] == 1
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("own_data.py:parity", {"example": 4}, "no option 'example': did you mean 'examples'"),
+        ("own_data.py:parity", {"examples": 0.5}, "examples = 0.5: input should be a valid int"),
+        ("own_data.py:number", {}, "own_data.py:number returns a int where a Dataset is expected"),
+        ("own_data.py:NOT_A_FUNCTION", {}, "NOT_A_FUNCTION is not a function that makes a Dataset"),
+        ("own_data.py:party", {}, "own_data.py defines no 'party'"),
+        ("other.py:parity", {}, "there is no file other.py"),
+        ("no_such_package.data:f", {}, "there is no module 'no_such_package'"),
+    ],
+)
+def test_what_is_wrong_with_ones_own_data_set_is_said(name, options, message):
+    with pytest.raises(UsageError, match=message):
+        load_dataset(name, 0, None, **options)

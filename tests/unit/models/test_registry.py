@@ -197,6 +197,103 @@ def test_softmax_regression_is_a_head_alone():
     assert len(Params.of(model).only("encoder")) == 0
 
 
+# Encoders of one's own
+
+OWN = """
+from torch import nn
+
+
+class Flat(nn.Module):
+    def __init__(self, example, features: int = 4, extra: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.linear = nn.Linear(example.numel(), features)
+        self.width = features
+
+    def forward(self, inputs):
+        return self.linear(inputs.flatten(1))
+
+
+class Measured(Flat):
+    @staticmethod
+    def measure(example):
+        return example[:1]
+
+
+def flat(example, *, twice: bool):
+    return Flat(example, 8 if twice else 4)
+
+
+class Listed(Flat):
+    def __init__(self, example, sizes: list[int] = ()) -> None:
+        super().__init__(example)
+
+
+def without_width(example):
+    return nn.Flatten()
+
+
+def nothing():
+    return None
+
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def _own(tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_own")
+@pytest.mark.parametrize(
+    ("table", "inputs", "width"),
+    [
+        ({"name": "own_model.py:Flat"}, 6, 4),
+        ({"name": "own_model.py:Flat", "features": 3, "extra": [1]}, 6, 3),
+        ({"name": "own_model.py:Measured"}, 3, 4),
+        ({"name": "own_model.py:flat", "twice": True}, 6, 8),
+    ],
+)
+def test_an_encoder_of_ones_own_is_a_model(table, inputs, width):
+    spec = ModelSpec.of(table)
+    assert hash(spec) == hash(ModelSpec.of(table))
+    model = build(spec, {"a": Classification(3)}, torch.zeros(2, 3), seed=1)
+    assert Params.of(model).shapes["encoder.linear.weight"] == (width, inputs)
+    assert Params.of(model).shapes["heads.a.weight"] == (3, width)
+    assert Params.of(model).equals(
+        Params.of(build(spec, {"a": Classification(3)}, torch.ones(2, 3), seed=1))
+    )
+
+
+@pytest.mark.usefixtures("_own")
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "own_model.py:Flat", "feature": 3}, "no option 'feature': did you mean 'feat"),
+        ({"name": "own_model.py:Flat", "features": "3"}, "features = '3': input should be a valid"),
+        ({"name": "own_model.py:flat"}, "model 'own_model.py:flat' needs its option 'twice'"),
+        ({"name": "own_model.py:Listed", "sizes": [1]}, "annotate its option 'sizes' as a tuple"),
+        ({"name": "own_model.py:nothing"}, "own_model.py:nothing is not an encoder: a class or"),
+        ({"name": "own_model.py:NUMBER"}, "own_model.py:NUMBER is not an encoder"),
+        ({"name": "own_model.py:flatt"}, "own_model.py defines no 'flatt'"),
+        ({"name": "other.py:Flat"}, "there is no file other.py"),
+    ],
+)
+def test_what_is_wrong_with_ones_own_encoder_is_said(table, message):
+    with pytest.raises(UsageError) as caught:
+        ModelSpec.of(table)
+    assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("_own")
+def test_an_encoder_that_does_not_say_its_width_is_refused():
+    spec = ModelSpec.of({"name": "own_model.py:without_width"})
+    with pytest.raises(UsageError, match="has no `width`: say how many features it makes"):
+        build(spec, {"a": Classification(3)}, torch.zeros(2, 3), seed=1)
+
+
 # Imports
 
 

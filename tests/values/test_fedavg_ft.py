@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from tests.values.by_hand import descend, loss, play, three_clients
+
+from consort.algorithms.fedavg import FedAvg
+from consort.algorithms.fedavg_ft import FedAvgFT
+from consort.local import LocalTraining
+from consort.messages import encode
+
+LOCAL = LocalTraining(epochs=3, lr=0.2)
+
+
+def test_the_global_model_is_that_of_fedavg_bit_for_bit(tmp_path):
+    federation = three_clients()
+    tuned = play(FedAvgFT(LOCAL), federation, tmp_path / "tuned", rounds=3)
+    plain = play(FedAvg(LOCAL), federation, tmp_path / "plain", rounds=3)
+    assert encode(tuned.server) == encode(plain.server)
+    assert [row for row in tuned.rows if row.model != "tuned"] == plain.rows
+
+
+@pytest.mark.parametrize("tuning_epochs", [1, 4])
+def test_scores_are_those_after_local_epochs_from_the_global_model(tuning_epochs, tmp_path):
+    federation = three_clients()
+    algorithm = FedAvgFT(LOCAL, tuning_epochs=tuning_epochs)
+    outcome = play(algorithm, federation, tmp_path, rounds=2)
+    found = {
+        (row.client, row.split): row.value
+        for row in outcome.rows
+        if (row.metric, row.model, row.round) == ("loss", "tuned", 2)
+    }
+    assert len(found) == 6
+    for (client, split), value in found.items():
+        data = federation.data(client)
+        model = descend(dict(outcome.server.model), data.train, 0.2, tuning_epochs)
+        assert value == pytest.approx(float(loss(model, getattr(data, split))), abs=1e-5)

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from tests.contract.helpers import ROUGH, assert_same_outcome, every_algorithm, finish, run_of
+from tests.contract.helpers import (
+    MEASUREMENTS,
+    ROUGH,
+    assert_same_outcome,
+    every_algorithm,
+    finish,
+    make,
+    run_of,
+)
 from tests.helpers import tiny_federation
+
+from consort.messages import encode
+from consort.run import Run, Schedule
 
 
 @every_algorithm
@@ -32,3 +43,12 @@ def test_more_workers_than_clients_agree_with_one_process(name, tmp_path):
     alone = finish(run_of(name, tmp_path / "1", **settings))
     many = finish(run_of(name, tmp_path / "5", workers=5, **settings))
     assert_same_outcome(many, alone)
+
+
+@every_algorithm
+def test_a_run_without_a_folder_is_the_same_run(name, tmp_path):
+    kept = finish(run_of(name, tmp_path))
+    for workers in (1, 2):
+        run = Run(tiny_federation(3), make(name), Schedule(3), workers=workers)
+        assert [row for row in run.go() if row.metric not in MEASUREMENTS] == kept.rows
+        assert encode(run.server) == encode(kept.server)

@@ -46,6 +46,11 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+def rounds_done(folder: Path) -> int:
+    """The round of the last checkpoint."""
+    return max((int(path.stem[-6:]) for path in folder.glob("round-*.ckpt")), default=0)
+
+
 class Forked:
     """Something that goes on in a process group of its own, and can be killed with it."""
 
@@ -84,13 +89,15 @@ def kill_at(moment: int) -> None:
     sys.addaudithook(listen)
 
 
-@pytest.mark.parametrize(("name", "workers"), [("ditto", 1), ("scaffold", 1), ("ditto", 2)])
-def test_killed_at_any_touch_of_the_disk(name, workers, tmp_path: Path):
+@pytest.mark.parametrize(("name", "workers", "step"), [
+    ("ditto", 1, 1), ("scaffold", 1, 3), ("ditto", 2, 2),
+])  # fmt: skip
+def test_killed_at_any_touch_of_the_disk(name, workers, step, tmp_path: Path):
     """Every file is opened, renamed or removed at some moment: the run is killed at each."""
     recipe = load_recipe(write_stateful(tmp_path, rounds=4))
     prepare_run(recipe, name, 0, tmp_path / "straight").go()
     expected = outcome(tmp_path / "straight")
-    moment, step, killed = 1, 1 if workers == 1 else 3, 0
+    moment, killed = 1, 0
     while True:
         folder = tmp_path / f"killed-{moment}"
 
@@ -107,7 +114,7 @@ def test_killed_at_any_touch_of_the_disk(name, workers, tmp_path: Path):
         resume_run(folder, workers=1).go()
         assert outcome(folder) == expected, f"killed at moment {moment}"
         moment, killed = moment + step, killed + 1
-    assert killed > 10
+    assert killed > 5
     assert outcome(folder) == expected
 
 
@@ -121,12 +128,11 @@ def test_killed_again_and_again(workers, tmp_path: Path):
     command = [*arguments, "--out", tmp_path / "killed", "--workers", workers]
     chance = random.Random(workers)
     kills = 0
-    while not (folder / "round-000030.ckpt").exists():
+    while rounds_done(folder) < 30:
+        target = min(rounds_done(folder) + chance.randint(2, 10), 30)
         child = Forked(lambda command=command: consort(*command))
-        until((folder / "run.json").exists)
-        done = len(list(folder.glob("round-*.ckpt")))
-        until(lambda done=done: done == 0 or max(folder.glob("*.ckpt")).stat().st_size > 0)
-        time.sleep(chance.uniform(0.05, 0.4))
+        until(lambda target=target: rounds_done(folder) >= target)
+        time.sleep(chance.uniform(0, 0.03))
         child.kill()
         kills += 1
         command = ["resume", folder, "--quiet"]
@@ -172,17 +178,16 @@ def is_running(pid: int) -> bool:
 
 def test_interrupted_from_the_keyboard(tmp_path: Path):
     """One sentence, and the same command goes on."""
-    recipe = write_stateful(tmp_path, rounds=60)
+    recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 60"))
     arguments = ["run", str(recipe), "--algorithm", "ditto", "--quiet"]
     folder = tmp_path / "stopped" / "ditto" / "seed-0"
-    command = [*COMMAND, *arguments, "--out", tmp_path / "stopped", "--workers", "2"]
+    command = [*COMMAND, *arguments, "--out", tmp_path / "stopped"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until(lambda: len(list(folder.glob("*.ckpt"))) == 2)
+    until(lambda: rounds_done(folder) > 1)
     os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    assert told.startswith("error: stopped; nothing is lost")
-    assert told.count("\n") == 1
+    assert told == "error: stopped; nothing is lost: give the same command again to go on\n"
     assert not (folder / "round-000060.ckpt").exists()
     assert consort(*arguments, "--out", tmp_path / "stopped").code == 0
     assert consort(*arguments, "--out", tmp_path / "straight").code == 0

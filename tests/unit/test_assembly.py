@@ -197,11 +197,11 @@ def test_the_run_writes_down_what_decides_its_numbers(tmp_path: Path):
     assert written == read_description(tmp_path / "run")
     assert written["recipe"] == json.loads(Recipe.wire.dump_json(given))
     chosen = {key: written[key] for key in (
-        "title", "algorithm", "kind", "reports", "seed", "rounds", "workers", "data", "source",
+        "title", "algorithm", "kind", "reports", "seed", "rounds", "workers", "data",
     )}  # fmt: skip
     assert chosen == {
         "title": "tiny", "algorithm": "ditto", "kind": "Ditto", "reports": "personal", "seed": 7,
-        "rounds": 2, "workers": 2, "data": None, "source": str(tmp_path.resolve()),
+        "rounds": 2, "workers": 2, "data": None,
     }  # fmt: skip
     assert written["description"].startswith("FedAvg, and on every client a personal model")
     assert written["tasks"] == {"classify": {"metric": "accuracy", "higher_is_better": True}}

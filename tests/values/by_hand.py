@@ -104,6 +104,23 @@ def assert_close(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None
     assert distance(one, other) < 2e-6
 
 
+def scores(outcome: Outcome, model: str, round_: int) -> dict[str, float]:
+    """The loss on test data that a run noted for every client."""
+    return {
+        row.client: row.value
+        for row in outcome.rows
+        if (row.metric, row.split, row.model, row.round) == ("loss", "test", model, round_)
+    }
+
+
+def assert_scores(found: Mapping[str, float], federation: Federation, models: Any) -> None:
+    """The losses noted are those of these models, by client."""
+    assert found.keys() == models.keys()
+    for client, model in models.items():
+        expected = float(loss(model, federation.data(client).test))
+        assert abs(found[client] - expected) < 1e-5
+
+
 @dataclass(frozen=True)
 class LeastSquares:
     """Half the mean squared error: with a linear model, a quadratic."""
@@ -158,10 +175,13 @@ class Quadratic:
         hessian = inputs.T @ inputs / len(inputs)
         return cls(hessian, torch.linalg.solve(hessian, inputs.T @ target / len(inputs)))
 
+    def shrinkage(self, lr: float, steps: int) -> Tensor:
+        """What so many steps of plain gradient descent make of the distance to the best point."""
+        return torch.linalg.matrix_power(torch.eye(3).double() - lr * self.hessian, steps)
+
     def after(self, start: Tensor, lr: float, steps: int) -> Tensor:
         """Where plain gradient descent is after so many steps."""
-        shrink = torch.linalg.matrix_power(torch.eye(3).double() - lr * self.hessian, steps)
-        return self.best + shrink @ (start - self.best)
+        return self.best + self.shrinkage(lr, steps) @ (start - self.best)
 
     def pulled(self, anchor: Tensor, strength: float) -> Quadratic:
         """This, and ½ strength ||w - anchor||² added to it."""

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
-import pytest
-from tests.values.by_hand import assert_close, descend, initial, loss, play, three_clients
+from tests.values.by_hand import (
+    assert_close,
+    assert_scores,
+    descend,
+    initial,
+    play,
+    scores,
+    three_clients,
+)
 
 from consort.algorithms.centralised import Centralised
 from consort.data.examples import Examples
@@ -15,11 +22,5 @@ def test_one_model_descends_on_the_union_of_all_data(tmp_path):
     outcome = play(Centralised(local), federation, tmp_path, rounds=2)
     model = descend(initial(federation), union, 0.2, 6)
     assert_close(outcome.server.model, model)
-    found = {
-        row.client: row.value
-        for row in outcome.rows
-        if (row.metric, row.split, row.round) == ("loss", "test", 2)
-    }
-    assert found.keys() == {"c0", "c1", "c2"}
-    for client, value in found.items():
-        assert value == pytest.approx(float(loss(model, federation.data(client).test)), abs=1e-5)
+    everywhere = dict.fromkeys(federation.client_ids, model)
+    assert_scores(scores(outcome, "global", 2), federation, everywhere)

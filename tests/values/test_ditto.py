@@ -5,11 +5,13 @@ import torch
 from tests.values.by_hand import (
     Quadratic,
     assert_close,
+    assert_scores,
     descend,
     distance,
     initial,
     play,
     quadratic_member,
+    scores,
     three_clients,
 )
 
@@ -35,15 +37,17 @@ def test_the_personal_model_is_pulled_to_what_was_received(strength, tmp_path):
         dict(play(FedAvg(LOCAL), federation, tmp_path / "plain").server.model),
     ]
     outcome = play(algorithm, federation, tmp_path / "ditto", rounds=2)
-    for client in federation.client_ids:
-        own = received[0]
-        for model in received:
+    own = dict.fromkeys(federation.client_ids, received[0])
+    for round_, model in enumerate(received, 1):
 
-            def pull(name, value, model=model):
-                return strength * (value - model[name])
+        def pull(name, value, model=model):
+            return strength * (value - model[name])
 
-            own = descend(own, federation.data(client).train, 0.2, 3, extra=pull)
-        assert_close(personal(outcome, client), own)
+        for client in own:
+            own[client] = descend(own[client], federation.data(client).train, 0.2, 3, extra=pull)
+        assert_scores(scores(outcome, "personal", round_), federation, own)
+    for client, model in own.items():
+        assert_close(personal(outcome, client), model)
 
 
 def test_without_strength_every_client_learns_alone(tmp_path):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.values.by_hand import descend, loss, play, three_clients
+from tests.values.by_hand import assert_scores, descend, play, scores, three_clients
 
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedavg_ft import FedAvgFT
@@ -24,13 +24,10 @@ def test_scores_are_those_after_local_epochs_from_the_global_model(tuning_epochs
     federation = three_clients()
     algorithm = FedAvgFT(LOCAL, tuning_epochs=tuning_epochs)
     outcome = play(algorithm, federation, tmp_path, rounds=2)
-    found = {
-        (row.client, row.split): row.value
-        for row in outcome.rows
-        if (row.metric, row.model, row.round) == ("loss", "tuned", 2)
+    received = {client: dict(outcome.server.model) for client in federation.client_ids}
+    assert_scores(scores(outcome, "global", 2), federation, received)
+    tuned = {
+        client: descend(model, federation.data(client).train, 0.2, tuning_epochs)
+        for client, model in received.items()
     }
-    assert len(found) == 6
-    for (client, split), value in found.items():
-        data = federation.data(client)
-        model = descend(dict(outcome.server.model), data.train, 0.2, tuning_epochs)
-        assert value == pytest.approx(float(loss(model, getattr(data, split))), abs=1e-5)
+    assert_scores(scores(outcome, "tuned", 2), federation, tuned)

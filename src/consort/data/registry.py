@@ -31,9 +31,9 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
     """Loads or generates a data set; `folder` is where real data sets are looked for.
 
     The name is one of `DATASETS` or the place of a function of your own, as
-    `package.module:function` or `file.py:function`; a relative file is looked for in the
-    current folder. Like those here, it takes `seed`, `folder`, both or neither, and options
-    that are checked by their annotations; it returns a `Dataset`.
+    `package.module:function` or `file.py:function` (a file is looked for beside the recipe,
+    then in the current folder). Like those here, it takes `seed`, `folder`, both or neither,
+    and options that are checked by their annotations; it returns a `Dataset`.
     """
     from consort.data.dataset import Dataset
 

@@ -29,8 +29,8 @@ ENCODERS = {
 An encoder is an `nn.Module` with `width`, its number of features. The first parameter of its
 class is an example, or what the static method `measure` makes of one; the others are options
 for recipes, with annotations that they are checked by. A recipe may also name an encoder of
-your own, as `package.module:Class` or `file.py:Class` (a relative file is looked for in the
-current folder); a function that returns an encoder will do in place of a class.
+your own, as `package.module:Class` or `file.py:Class` (a file is looked for beside the recipe,
+then in the current folder); a function that returns an encoder will do in place of a class.
 """
 
 

@@ -40,6 +40,18 @@ def test_writers_own_their_characters_in_both_parts(published):
     assert dataset.examples.inputs[:, 0, 13, 13].tolist() == expected.tolist()
 
 
+def test_the_reduced_layout(tmp_path):
+    (tmp_path / "images").mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), dtype=np.uint8)
+    labels, owners = np.array([9, 0, 4], dtype=np.uint8), np.array([1, 0, 1], dtype=np.uint8)
+    np.savez(tmp_path / "images/femnist_digits_12clients.npz", x=images, y=labels, client=owners)
+    dataset = femnist(tmp_path)
+    assert np.array_equal(dataset.examples.inputs[:, 0], images)
+    assert dataset.labels.tolist() == dataset.examples.targets["classify"].tolist() == [9, 0, 4]
+    assert dataset.owners.tolist() == [1, 0, 1]
+    assert dataset.tasks["classify"].classes == 10
+
+
 @pytest.mark.parametrize(
     "content",
     [

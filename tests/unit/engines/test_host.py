@@ -81,6 +81,18 @@ class Probe(Algorithm[int]):
     def echo(self, client, model):
         return {"model": model}
 
+    @on_client
+    def unsendable(self, client):
+        return {"inside": [{1, 2}]}
+
+    @on_client
+    def record(self, client):
+        return {"inside": {"call": call("look")}}
+
+    @on_client
+    def module(self, client):
+        return {"head": client.model.heads["classify"]}
+
     def secret(self, client):
         return {"secret": True}
 
@@ -176,6 +188,13 @@ def test_what_is_done_while_testing_is_forgotten():
     assert answer(host, "count", round=2) == {"calls": 2}
 
 
+def test_a_test_sees_what_the_training_of_its_round_wrote():
+    host = host_of()
+    answer(host, "count", step=0)
+    answer(host, "count", step=1)
+    assert answer(host, "recall", evaluation=True) == {"calls": 2}
+
+
 def test_memory_on_disk_outlives_the_host(tmp_path):
     answer(host_of(store=StateStore(tmp_path)), "count")
     assert answer(host_of(store=StateStore(tmp_path)), "count", round=2) == {"calls": 2}
@@ -261,6 +280,13 @@ def test_a_payload_is_checked_against_the_model_of_each_client():
     assert_same(answer(host, "echo", "c0", model=model)["model"], model)
     assert "has shape (16, 8), expected (9, 8)" in str(error(host, "echo", "c1", model=model))
     assert_same(answer(host, "echo", "c0", model=model)["model"], model)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("unsendable", "set"), ("record", "Call"), ("module", "Linear")]
+)
+def test_what_cannot_be_written_down_is_not_sent(method, kind):
+    assert f"client c0: a {kind} cannot be sent" in str(error(host_of(), method))
 
 
 # What goes wrong

@@ -17,6 +17,7 @@ from consort.checkpoint import StateStore
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.workers import Workers
+from consort.engines.wrappers import Policed
 from consort.errors import Failure
 from consort.messages import Call, Each
 
@@ -45,6 +46,19 @@ class Probe(Algorithm[int]):
         if client.id == "c2":
             raise Failure("there is nothing to learn here")
         return {}
+
+    @on_client
+    def recover(self, client, seconds, mark):
+        """Client c1 fails the first time."""
+        time.sleep(seconds)
+        if client.id == "c1" and not Path(mark).exists():
+            Path(mark).touch()
+            raise OSError("try again")
+        return {"id": client.id, "seconds": seconds}
+
+    @on_client
+    def unsendable(self, client):
+        return {"value": {1, 2}}
 
     @on_client
     def die(self, client):
@@ -199,6 +213,16 @@ def test_a_new_broadcast_of_the_same_shape_is_seen_as_new(engine):
         assert {answer["value"].sum().item() for answer in answers} == {50 * value}
 
 
+def test_a_broadcast_is_checked_every_time(engine):
+    """Also when it lies where the one before lay, which was good."""
+    model = engine.host.federation.roster.shared()
+    broken = model * float("nan")
+    for each in (engine, Embedded(engine.host)):
+        assert all(reply.error is None for reply in each.deliver(calls("echo", model=model)))
+        replies = list(each.deliver(calls("echo", model=broken)))
+        assert all("holds NaN or infinite values" in str(reply.error) for reply in replies)
+
+
 def test_views_and_transposed_tensors_arrive_with_their_values(engine):
     base = torch.arange(24.0).view(4, 6)
     (answer,) = contents(engine, "echo", 1, turned=base.T, part=base[1:3, ::2])
@@ -226,9 +250,11 @@ def test_errors_and_their_tracebacks_cross_the_process(engine):
     assert explained.traceback == ""
 
 
-def test_errors_are_those_of_the_embedded_engine(engine):
-    many = [reply.error for reply in engine.deliver(calls("fail"))]
-    alone = [reply.error for reply in Embedded(engine.host).deliver(calls("fail"))]
+@pytest.mark.parametrize("method", ["fail", "unsendable", "nowhere"])
+def test_errors_are_those_of_the_embedded_engine(engine, method):
+    many = [reply.error for reply in engine.deliver(calls(method))]
+    alone = [reply.error for reply in Embedded(engine.host).deliver(calls(method))]
+    assert any(many)
     assert [str(error) for error in many] == [str(error) for error in alone]
 
 
@@ -286,6 +312,19 @@ def test_a_payload_that_cannot_be_written_down_is_refused_before_anything_is_sen
     assert len(contents(engine, "where")) == 6
 
 
+def test_a_client_that_is_asked_again_gets_in_nobodys_way(engine, tmp_path):
+    """Its second chance comes while the other worker may still be busy with somebody else."""
+    told = []
+    policed = Policed(engine, "retry", 2, told.append)
+    seconds = Each({f"c{number}": 0.02 for number in range(6)} | {"c1": 0.06})
+    mark = str(tmp_path / "mark")
+    replies = list(policed.deliver(calls("recover", seconds=seconds, mark=mark)))
+    assert [reply.content["id"] for reply in replies] == [f"c{number}" for number in range(6)]
+    assert [reply.content["seconds"] for reply in replies] == list(seconds.values())
+    assert told == []
+    assert len(contents(engine, "where")) == 6
+
+
 # The end
 
 
@@ -298,17 +337,6 @@ def test_closing_ends_the_processes(tmp_path):
     assert time.perf_counter() - start < 4
     assert all(map(gone, processes))
     engine.close()
-
-
-def test_closing_does_not_wait_for_a_client_that_takes_too_long(tmp_path, monkeypatch):
-    host = ClientHost(tiny_federation(2), Probe(), 0, 3, StateStore(tmp_path))
-    engine = Workers(host, 1)
-    (worker,) = engine.workers
-    worker.start(0, calls("wait", 1, seconds=600.0), engine.broadcast.write({}), set())
-    join = worker.process.join
-    monkeypatch.setattr(worker.process, "join", lambda timeout: join(timeout=0.1))
-    engine.close()
-    wait_until(lambda: gone(worker.process.pid))
 
 
 CHILD = """

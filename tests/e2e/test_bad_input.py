@@ -1,0 +1,432 @@
+"""What users get wrong: one sentence with the place and the way out, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.command import RECIPE, consort, measured, server_bytes, write_recipe
+
+from consort.errors import ClientFailed, Failure, UsageError
+
+COMMAND = [sys.executable, "-c", "from consort.cli import main; main()"]
+PICTURES = 'name = "synthetic_shapes"\nexamples = 80\nsize = 8'
+VECTORS = 'name = "synthetic_vectors"\nclasses = 4\nexamples = 90\nfeatures = 6'
+
+
+def refused(*arguments: object, code: int = 2) -> str:
+    """What the command says when it refuses; `--quiet`, so that there is nothing else."""
+    found = consort(*arguments, "--quiet")
+    assert found.code == code, found
+    return found.error
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("clients", "cliens", ["unknown key cliens", "did you mean 'clients'"]),
+    ("rounds", "rouns", ["unknown key run.rouns", "did you mean 'rounds'"]),
+    ("lr = ", "rl = ", ["local.rl", "did you mean 'lr'"]),
+    ("[algorithms.ditto]", "[algorithms.ditto]\nstrenth = 1",
+     ["unknown key algorithms.ditto.strenth", "did you mean 'strength'"]),
+    ("[algorithms.ditto]", "[algorithms.ditto]\nlocal.lrr = 1",
+     ["unknown key algorithms.ditto.local.lrr", "did you mean 'lr'"]),
+    ("[local]", "[partition]\nalfa = 1\n[local]", ["partition.alfa", "did you mean 'alpha'"]),
+    ("[local]", "[compute]\nthread = 1\n[local]", ["compute.thread", "did you mean 'threads'"]),
+    ("[local]", "[[published]]\nsource = 'x'\nmetric = 'y'\nvalue = 1\nvalues = {}\n[local]",
+     ["published.0.value", "did you mean 'values'"]),
+    ("clients = 3", "clients = 'three'", ["key clients", "integer", "'three'"]),
+    ("rounds = 2", "rounds = [2]", ["key run.rounds", "integer", "[2]"]),
+    ("rounds = 2", "rounds = 2.5", ["key run.rounds", "integer", "2.5"]),
+    ("lr = 0.1", "lr = 'high'", ["local.lr", "number", "'high'"]),
+    ("clients = 3", "clients = 3\nscales = 2", ["key scales", "2"]),
+    ("rounds = 2", "rounds = 0", ["key run.rounds", "1", "0"]),
+    ("rounds = 2", "rounds = 2\nparticipation = 1.5", ["key run.participation", "1.5"]),
+    ("rounds = 2", "rounds = 2\ndropout = -1", ["key run.dropout", "-1"]),
+    ("rounds = 2", "rounds = 2\non_error = 'ignore'", ["key run.on_error", "'skip'", "'ignore'"]),
+    ("lr = 0.1", "batch = 0", ["local.batch", "0"]),
+    ("lr = 0.1", "optimizer = 'sdg'", ["local.optimizer", "'sgd'", "'sdg'"]),
+    ("[local]", "[compute]\nthreads = 0\n[local]", ["compute.threads", "0"]),
+    ("clients = 3", "clients = 3\nbatchnorm = 'sum'", ["batchnorm", "'average'", "'sum'"]),
+    ("clients = 3", "clients = 0", ["key clients", "0"]),
+    ("clients = 3", "clients = 3\nseeds = ['a']", ["key seeds.0", "'a'"]),
+    ("algorithms.fedavg", "algorithms.fedavgg", ["no algorithm 'fedavgg'", "mean 'fedavg'"]),
+    ("[algorithms.ditto]", "[algorithms.mine]\nkind = 'mine.py:Mine'", ["no file", "mine.py"]),
+    ("[algorithms.fedavg]\n\n[algorithms.ditto]", "", ["key algorithms is missing"]),
+    ("[algorithms.fedavg]\n\n[algorithms.ditto]", "[algorithms]",
+     ["at least one algorithm", "[algorithms.fedavg]"]),
+    ("[algorithms.fedavg]", "[algorithms]\nfedavg = 3", ["key algorithms.fedavg", "3"]),
+    ("name = \"mlp\"", "name = \"mpl\"", ["no model 'mpl'", "did you mean 'mlp'"]),
+    ("hidden", "hiden", ["model 'mlp' has no option 'hiden'", "did you mean 'hidden'"]),
+    ("hidden = [8]", "hidden = 'big'", ["model 'mlp'", "hidden = 'big'"]),
+    ("[model]\nname = \"mlp\"\nhidden = [8]", "", ["a model needs a name", "mlp"]),
+    ("clients = 3", "", ["either `clients = 10` or [[groups]]"]),
+    ("[local]", "[[groups]]\nname = 'a'\ncount = 2\n[local]",
+     ["either `clients = 10` or [[groups]]", "not both"]),
+    ("clients = 3", "clients = = 3", ["not valid TOML", "line 3"]),
+    ("algorithms.fedavg", "algorithms.scaffold]\nlocal.optimizer = 'adam'\n[algorithms.fedavg",
+     ["scaffold", "local.optimizer = 'sgd'"]),
+])  # fmt: skip
+def test_a_recipe_that_is_wrong(old, new, words, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, (old, new))
+    line = refused("run", recipe, "--out", out)
+    for word in [str(recipe), *words]:
+        assert word in line
+    assert not out.exists()
+    assert refused("inspect", recipe) == line
+    assert refused("compare", recipe, "--out", out) == line
+
+
+@pytest.mark.parametrize(("changes", "more", "words"), [
+    ([("synthetic_vectors", "synthetic_vector")], "", ["no data set", "mean 'synthetic_vectors'"]),
+    ([("features", "feature")], "",
+     ["'synthetic_vectors' has no option 'feature'", "did you mean 'features'"]),
+    ([("features = 6", "features = 'six'")], "", ["'synthetic_vectors'", "features", "'six'"]),
+    ([(f"[data]\n{VECTORS}", "")], "", ["names no data", "[data]"]),
+    ([("\"mlp\"\nhidden = [8]", "\"cnn4\"")], "", ["model 'cnn4'", "images"]),
+    ([("clients = 3", "clients = 30")], "",
+     ["clients = 30", "min_examples = 10", "90", "lower clients or min_examples"]),
+    ([], "[partition]\nby = 'natural'", ["has no owners", "choose another \"by\""]),
+    ([], "[partition]\nby = 'domain'", ["has no domains", "choose another \"by\""]),
+    ([], "[partition]\nby = 'classes'\nclasses_per_client = 9",
+     ["classes_per_client = 9", "4 classes", "lower classes_per_client"]),
+    ([], "[partition]\nby = 'dirichlet'\nalpha = 0.001\nmin_examples = 29",
+     ["alpha = 0.001", "min_examples = 29", "raise alpha, or lower min_examples or clients"]),
+    ([(VECTORS, PICTURES), ("clients = 3", "clients = 1")], "[partition]\nby = 'task'",
+     ["clients = 1", "2 tasks", "raise clients"]),
+])  # fmt: skip
+def test_a_federation_that_is_impossible(changes, more, words, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, *changes, more=more)
+    line = refused("run", recipe, "--out", out)
+    for word in words:
+        assert word in line
+    assert not out.exists()
+    assert refused("inspect", recipe) == line
+
+
+@pytest.mark.parametrize(("groups", "words"), [
+    ("[[groups]]\nname = 'a'\ncount = 3\nclasses = [7]",
+     ["client a-0", "classes [7]", "choose more classes"]),
+    ("[[groups]]\nname = 'a'\ncount = 3\ntasks = ['colour']",
+     ["group a", "no task 'colour'", "classify"]),
+    ("[[groups]]\nname = 'a b'\ncount = 3", ["client name 'a b-0'", "letters"]),
+    ("[[groups]]\nname = 'a'", ["key groups.0.count is missing"]),
+    ("[[groups]]\nname = 'a'\ncount = 1\nmodels = {}\n",
+     ["unknown key groups.0.models", "did you mean 'model'"]),
+])  # fmt: skip
+def test_groups_that_are_impossible(groups, words, tmp_path: Path, out: Path):
+    line = refused("run", write_recipe(tmp_path, ("clients = 3", ""), more=groups), "--out", out)
+    for word in words:
+        assert word in line
+
+
+def two_groups(tmp_path: Path, data: str, first: str, second: str) -> Path:
+    groups = f"[[groups]]\nname = 'a'\ncount = 2\n{first}\n[[groups]]\nname = 'b'\ncount = 2\n{second}"
+    return write_recipe(tmp_path, ("clients = 3", ""), (VECTORS, data), more=groups)
+
+
+@pytest.mark.parametrize(("data", "first", "second"), [
+    (PICTURES, "tasks = ['shape']", "tasks = ['texture']"),
+    (VECTORS, "classes = [0, 1, 2]", ""),
+    (VECTORS, "model = { name = 'mlp', hidden = [9] }", ""),
+])  # fmt: skip
+def test_clients_that_cannot_be_averaged(data, first, second, tmp_path: Path, out: Path):
+    line = refused("run", two_groups(tmp_path, data, first, second), "--out", out)
+    for word in ("clients a-0 and b-0 differ in", "one architecture", "fedper"):
+        assert word in line
+
+
+def test_unlike_clients_cannot_be_pooled(tmp_path: Path, out: Path):
+    recipe = two_groups(tmp_path, PICTURES, "tasks = ['shape']", "tasks = ['texture']")
+    recipe.write_text(recipe.read_text().replace("algorithms.fedavg", "algorithms.centralised"))
+    line = refused("run", recipe, "--out", out)
+    assert "one architecture and the same tasks" in line
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (["--scale", "dekst"], ["tiny.toml has no scale 'dekst'", "did you mean 'desk'"]),
+    (["--set", "run.rounds"], ["--set run.rounds", "key=value"]),
+    (["--set", "run..rounds=1"], ["--set run..rounds=1"]),
+    (["--set", "run.round=1"], ["tiny.toml", "unknown key run.round", "did you mean 'rounds'"]),
+    (["--set", "clients=few"], ["key clients", "'few'"]),
+    (["--algorithm", "dito"], ["no algorithm 'dito'", "did you mean 'ditto'"]),
+])  # fmt: skip
+def test_options_that_are_wrong(options, words, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, more="[scales.desk]\nrun.rounds = 1")
+    line = refused("run", recipe, "--out", out, *options)
+    for word in words:
+        assert word in line
+
+
+def test_a_comparison_names_all_its_algorithms_before_it_begins(tmp_path: Path, out: Path):
+    line = refused("compare", write_recipe(tmp_path), "--algorithms", "fedavg,dito", "--out", out)
+    assert "did you mean 'ditto'" in line
+    assert not out.exists()
+
+
+def test_a_recipe_that_is_not_there():
+    line = refused("run", "demmo")
+    assert "no recipe 'demmo'" in line
+    assert "did you mean 'demo'" in line
+
+
+@pytest.mark.parametrize("arguments", [
+    ["run"], ["run", "demo", "--workers", "0"], ["run", "demo", "--workers", "two"],
+    ["run", "demo", "--nonsense"], ["compare", "demo", "--seeds", "0"], ["frobnicate"],
+    ["list", "nothing"], ["resume"], ["report"],
+])  # fmt: skip
+def test_a_command_line_that_is_wrong(arguments):
+    found = consort(*arguments)
+    assert (found.code, found.out) == (2, "")
+    assert "Error: " in found.err
+    assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize("command", ["resume", "report"])
+@pytest.mark.parametrize("place", ["empty", "nowhere", "file"])
+def test_a_folder_that_is_no_run(command, place, tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text(RECIPE)
+    found = consort(command, tmp_path / place)
+    assert found.code == 2
+    assert f"{tmp_path / place} holds no run: there is no run.json in it" in found.error
+
+
+@pytest.mark.parametrize(("name", "layouts"), [
+    ("cifar10", ["cifar-10-batches-bin", "synthetic_images"]),
+    ("femnist", ["femnist/data", "synthetic_writers"]),
+    ("ag_news", ["ag_news_csv", "synthetic_news"]),
+])  # fmt: skip
+def test_real_data_that_are_not_there(name, layouts, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, (VECTORS, f'name = "{name}"'))
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "wrong" / "train.csv").write_text("1,2,3\n")
+    unnamed = refused("run", recipe, "--out", out)
+    missing = refused("run", recipe, "--out", out, "--data", tmp_path / "nowhere")
+    wrong = refused("run", recipe, "--out", out, "--data", tmp_path / "wrong")
+    assert "--data" in unnamed
+    assert "CONSORT_DATA" in unnamed
+    assert f"{tmp_path / 'nowhere'} does not exist" in missing
+    assert str(tmp_path / "wrong") in wrong
+    for line in (unnamed, missing, wrong):
+        assert repr(name) in line
+    for line in (missing, wrong):
+        assert layouts[0] in line
+    assert layouts[1] in unnamed
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("name", "file", "content"), [
+    ("cifar10", "images/cifar10_7500.npz", b"not an archive"),
+    ("femnist", "femnist/data/train/all.json", b'{"users": []}'),
+    ("ag_news", "ag_news_csv/test.csv", b"9,no such class,at all\n"),
+])  # fmt: skip
+def test_real_data_that_are_damaged(name, file, content, tmp_path: Path, out: Path):
+    path = tmp_path / "data" / file
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    if name == "ag_news":
+        (path.parent / "train.csv").write_text("1,a title,a text\n")
+    recipe = write_recipe(tmp_path, (VECTORS, f'name = "{name}"'))
+    found = consort("run", recipe, "--out", out, "--data", tmp_path / "data", "--quiet")
+    assert found.code == 1
+    assert str(path) in found.error
+
+
+DIVERGING = ("lr = 0.1", 'lr = 0.1\nschedule = "exponential"\ndecay = 1e12')
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_loses_nothing(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, DIVERGING, ("rounds = 2", "rounds = 6"))
+    line = refused("run", recipe, "--out", out, code=1)
+    for word in ("client client-", "loss became nan", "local.lr = 0.1", "local.clip"):
+        assert word in line
+    folder = out / "fedavg" / "seed-0"
+    done = max(json.loads(row)["round"] for row in measured(folder))
+    assert 1 <= done < 6
+    assert f"in round {done + 1}:" in line
+    shorter = write_recipe(tmp_path, DIVERGING, ("rounds = 2", f"rounds = {done}"))
+    assert consort("run", shorter, "--out", tmp_path / "shorter").code == 0
+    assert measured(folder) == measured(tmp_path / "shorter" / "fedavg" / "seed-0")
+    reported = consort("report", folder)
+    assert reported.code == 0
+    assert (folder / "report.html").is_file()
+    assert refused("resume", folder, code=1) == line
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_on_a_client_names_it_and_keeps_its_traceback(workers, tmp_path: Path, out: Path):
+    arguments = ("run", write_clumsy(tmp_path), "--out", out, "--workers", workers)
+    line = refused(*arguments, code=1)
+    assert line == "error: client client-1: ZeroDivisionError: division by zero"
+    with pytest.raises(ClientFailed) as caught:
+        consort(*arguments, "--debug", "--quiet")
+    assert "return {'ratio': 1 / 0}" in caught.value.traceback
+
+
+def write_clumsy(folder: Path) -> Path:
+    (folder / "clumsy.py").write_text(CLUMSY)
+    own = "[algorithms.clumsy]\nkind = 'clumsy.py:Clumsy'"
+    return write_recipe(folder, ("[algorithms.fedavg]", own))
+
+
+CLUMSY = """
+from consort.algorithm import on_client
+from consort.algorithms.fedavg import FedAvg
+
+
+class Clumsy(FedAvg):
+    @on_client
+    def train(self, client, model):
+        if client.id == "client-1":
+            return {'ratio': 1 / 0}
+        return super().train(client, model)
+"""
+
+
+def test_debug_shows_where_an_error_comes_from(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("rounds", "rouns"))
+    with pytest.raises(UsageError, match=r"run\.rouns"):
+        consort("run", recipe, "--debug")
+    with pytest.raises(Failure):
+        consort(*broken_checkpoint(tmp_path, out), "--debug")
+
+
+def broken_checkpoint(tmp_path: Path, out: Path) -> tuple[object, ...]:
+    assert consort("run", write_recipe(tmp_path), "--out", out, "--quiet").code == 0
+    (out / "fedavg" / "seed-0" / "round-000002.ckpt").write_bytes(b"")
+    return "resume", out / "fedavg" / "seed-0"
+
+
+def test_as_seen_from_a_shell(tmp_path: Path, out: Path):
+    """One line without `--debug`; with it the traceback, and the client's own."""
+    recipe = write_recipe(tmp_path, ("rounds", "rouns"))
+    plain = shell("run", recipe)
+    assert (plain.returncode, plain.stdout) == (2, "")
+    assert plain.stderr.startswith(f"error: {recipe}: unknown key run.rouns")
+    assert plain.stderr.count("\n") == 1
+    debug = shell("run", write_clumsy(tmp_path), "--out", out, "--workers", 2, "--debug")
+    assert debug.returncode == 1
+    assert debug.stderr.count("Traceback (most recent call last)") >= 2
+    assert "return {'ratio': 1 / 0}" in debug.stderr
+    assert "client client-1: ZeroDivisionError: division by zero" in debug.stderr
+
+
+def shell(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def damage(content: bytes, how: str) -> bytes:
+    """One of the ways in which files break."""
+    place = {"first": 0, "middle": len(content) // 2, "last": len(content) - 1}
+    if how in place:
+        flipped = bytearray(content)
+        flipped[place[how]] ^= 1
+        return bytes(flipped)
+    return {"empty": b"", "half": content[: len(content) // 2], "longer": content + b"\0"}[how]
+
+
+@pytest.mark.parametrize("how", ["first", "middle", "last", "empty", "half", "longer"])
+def test_a_damaged_checkpoint(how, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 4"))
+    command = ("run", recipe, "--algorithm", "ditto", "--quiet", "--out", out)
+    assert consort(*command).code == 0
+    folder = out / "ditto" / "seed-0"
+    expected = measured(folder), server_bytes(folder)
+    last = folder / "round-000004.ckpt"
+    last.write_bytes(damage(last.read_bytes(), how))
+    history = (folder / "history.jsonl").read_bytes()
+    for arguments in (("resume", folder), command):
+        line = refused(*arguments, code=1)
+        assert f"{last} is damaged: delete it" in line
+        assert (folder / "history.jsonl").read_bytes() == history
+    assert consort("report", folder).code == 0
+    last.unlink()
+    assert consort("resume", folder, "--quiet").code == 0
+    assert (measured(folder), server_bytes(folder)) == expected
+
+
+def test_without_any_good_checkpoint_the_run_begins_anew(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 3"))
+    assert consort("run", recipe, "--algorithm", "ditto", "--out", out, "--quiet").code == 0
+    folder = out / "ditto" / "seed-0"
+    expected = measured(folder), server_bytes(folder)
+    for path in folder.glob("round-*.ckpt"):
+        path.unlink()
+    assert consort("resume", folder, "--quiet").code == 0
+    assert (measured(folder), server_bytes(folder)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", '{"title": "ti'])
+def test_a_damaged_description(text, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path)
+    command = ("run", recipe, "--out", out, "--quiet")
+    assert consort(*command).code == 0
+    path = out / "fedavg" / "seed-0" / "run.json"
+    path.write_text(text)
+    for arguments in (command, ("resume", path.parent, "--quiet"), ("report", path.parent)):
+        found = consort(*arguments)
+        assert found.code == 1
+        assert f"{path} is damaged" in found.error
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"fingerprint": "0", "clients": {}}'])
+def test_a_damaged_partition(text, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path)
+    command = ("run", recipe, "--out", out)
+    assert consort(*command, "--quiet").code == 0
+    path = out / "fedavg" / "seed-0" / "partition.json"
+    path.write_text(text)
+    for arguments in (command, ("resume", path.parent)):
+        assert f"{path} is damaged" in refused(*arguments, code=1)
+
+
+def test_results_that_were_cut_short(tmp_path: Path, out: Path):
+    assert consort("run", write_recipe(tmp_path), "--out", out, "--quiet").code == 0
+    path = out / "fedavg" / "seed-0" / "history.jsonl"
+    path.write_bytes(path.read_bytes()[:100])
+    assert f"{path} was cut short" in refused("resume", path.parent, code=1)
+
+
+def test_a_line_of_results_that_is_none(tmp_path: Path, out: Path):
+    assert consort("run", write_recipe(tmp_path), "--out", out, "--quiet").code == 0
+    path = out / "fedavg" / "seed-0" / "history.jsonl"
+    path.write_text("not a row\n" + path.read_text())
+    found = consort("report", out)
+    assert found.code == 1
+    assert f"{path}, line 1" in found.error
+
+
+def test_another_recipe_in_the_same_folder(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path)
+    assert consort("run", recipe, "--out", out, "--quiet").code == 0
+    folder = out / "fedavg" / "seed-0"
+    before = measured(folder)
+    line = refused("run", recipe, "--out", out, "--set", "local.lr=0.2")
+    assert f"{folder} holds a run with another recipe: choose another --out" in line
+    assert measured(folder) == before
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path, out: Path):
+    assert consort("run", write_recipe(tmp_path), "--out", out, "--quiet").code == 0
+    (tmp_path / "file").write_text("in the way")
+    place = tmp_path / "file" / "page.html"
+    found = consort("report", out, "--out", place)
+    assert found.code == 1
+    assert str(place) in found.error
+
+
+def test_bars_and_the_error_are_both_on_standard_error(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, DIVERGING, ("rounds = 2", "rounds = 6"))
+    found = consort("run", recipe, "--out", out)
+    assert (found.code, found.out) == (1, "")
+    lines = found.err.splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
+    assert "Traceback" not in found.err

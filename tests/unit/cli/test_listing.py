@@ -1,0 +1,42 @@
+"""What can be listed, with a line about each."""
+
+from __future__ import annotations
+
+import pytest
+
+from consort.cli.app import Listing
+from consort.cli.listing import describe
+from consort.recipe import load_recipe
+from consort.registry import load_object
+from consort.shipped import shipped_recipes
+from consort.tasks.classification import Classification
+
+
+@pytest.mark.parametrize("what", list(Listing))
+def test_everything_has_a_line_that_fits_the_screen(what):
+    described = describe(what.value)
+    assert described
+    for name, text in described.items():
+        assert text.strip() == text != ""
+        assert "\n" not in text
+        assert len(name) + len(text) < 120
+
+
+def test_recipes_have_their_titles():
+    described = describe("recipes")
+    assert list(described) == list(shipped_recipes())
+    for name, path in shipped_recipes().items():
+        assert described[name] == load_recipe(path).title
+
+
+def test_tasks_are_there():
+    from consort.cli.listing import TASKS
+
+    assert load_object(TASKS["classification"]) is Classification
+
+
+def test_the_metrics_of_tasks_are_there():
+    meter = Classification(2).meter()
+    assert {"accuracy", "balanced_accuracy", "loss"} <= set(describe("metrics"))
+    assert Classification(2).metric in describe("metrics")
+    assert meter is not None

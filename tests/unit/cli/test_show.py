@@ -1,0 +1,70 @@
+"""What the screen shows while a run goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from consort.cli.show import Screen
+from consort.errors import ClientFailed, Failure
+from consort.messages import Call, Replies
+
+
+def bars(screen: Screen) -> dict[str, tuple[float, float | None]]:
+    return {task.description.strip(): (task.completed, task.total) for task in screen.progress.tasks}
+
+
+def call(evaluation: bool = False) -> Call:
+    return Call("c0", "train", 1, 0, 0, {}, evaluation)
+
+
+def test_the_bars_follow_the_run():
+    with Screen(quiet=False, as_json=False) as screen:
+        watcher = screen.watch("fedavg", 3, rounds=5)
+        assert bars(screen)["fedavg, seed 3"] == (0, 5)
+        watcher.round_started(1, 4)
+        watcher.answered(call())
+        watcher.answered(call())
+        watcher.answered(call(evaluation=True))
+        assert bars(screen) == {"fedavg, seed 3": (0, 5), "round 1": (2, 4)}
+        watcher.evaluated(1, Replies({}))
+        watcher.round_started(2, 4)
+        assert bars(screen) == {"fedavg, seed 3": (1, 5), "round 2": (0, 4)}
+        watcher.round_started(4, 4)
+        assert bars(screen) == {"fedavg, seed 3": (3, 5), "round 4": (0, 4)}
+    assert bars(screen) == {"fedavg, seed 3": (5, 5)}
+
+
+def test_one_run_after_another():
+    with Screen(quiet=False, as_json=False) as screen:
+        screen.watch("fedavg", 0, rounds=2).round_started(1, 1)
+        screen.watch("ditto", 0, rounds=2).round_started(1, 1)
+        assert bars(screen) == {
+            "fedavg, seed 0": (2, 2), "ditto, seed 0": (0, 2), "round 1": (0, 1),
+        }  # fmt: skip
+
+
+def test_lost_clients_are_told_at_once(capsys):
+    with Screen(quiet=False, as_json=False) as screen:
+        watcher = screen.watch("fedavg", 0, rounds=2)
+        watcher.failed(ClientFailed("c7", "dropped out (injected)"))
+    assert "went on without client c7: dropped out (injected)" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_leaves_its_bar_where_it_was():
+    screen = Screen(quiet=False, as_json=False)
+    with pytest.raises(Failure), screen:
+        screen.watch("fedavg", 0, rounds=9).round_started(4, 1)
+        raise Failure("it went wrong")
+    assert bars(screen)["fedavg, seed 0"] == (3, 9)
+
+
+def test_the_keyboard_stops_with_a_sentence():
+    with pytest.raises(Failure, match="stopped; nothing is lost"), Screen(True, False):
+        raise KeyboardInterrupt
+
+
+def test_a_quiet_screen_shows_nothing(capsys):
+    with Screen(quiet=True, as_json=False) as screen:
+        screen.watch("fedavg", 0, rounds=2).round_started(1, 1)
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "")

@@ -30,6 +30,7 @@ Adjust = Callable[[Sequence[str], Sequence[Tensor], Sequence[Tensor]], Sequence[
 
 
 _ONE = torch.ones(())
+_GATHERED = 1 << 18  # numbers that are shuffled at a time, if more than an epoch is that small
 
 
 def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
@@ -183,13 +184,18 @@ class LocalTraining:
         return loss
 
     def batches(self, examples: Examples, generator: Generator) -> Iterator[Examples]:
-        """Shuffled batches for all epochs (or steps); one gather per epoch, then views."""
-        per_epoch = -(-len(examples) // self.batch)
+        """Shuffled batches for all epochs (or steps); one gather for several epochs, then views."""
+        count = len(examples)
+        per_epoch = -(-count // self.batch)
         left = self.steps if self.steps is not None else self.epochs * per_epoch
         while left > 0:
-            order = torch.randperm(len(examples), generator=generator)
-            yield from islice(examples.take(order).batches(self.batch), left)
-            left -= per_epoch
+            epochs = min(-(-left // per_epoch), max(1, _GATHERED // examples.inputs.numel()))
+            orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
+            shuffled = examples.take(torch.cat(orders))
+            for epoch in range(epochs):
+                part = shuffled.rows(epoch * count, count)
+                yield from islice(part.batches(self.batch), left)
+                left -= per_epoch
 
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate in a round (rounds count from 1)."""

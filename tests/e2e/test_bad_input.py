@@ -127,7 +127,9 @@ def test_groups_that_are_impossible(groups, words, tmp_path: Path, out: Path):
 
 
 def two_groups(tmp_path: Path, data: str, first: str, second: str) -> Path:
-    groups = f"[[groups]]\nname = 'a'\ncount = 2\n{first}\n[[groups]]\nname = 'b'\ncount = 2\n{second}"
+    groups = (
+        f"[[groups]]\nname = 'a'\ncount = 2\n{first}\n[[groups]]\nname = 'b'\ncount = 2\n{second}"
+    )
     return write_recipe(tmp_path, ("clients = 3", ""), (VECTORS, data), more=groups)
 
 

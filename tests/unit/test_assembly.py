@@ -68,7 +68,11 @@ def test_groups_with_the_same_data_hold_different_examples():
 
 def test_groups_share_data_wherever_they_stand_in_the_recipe():
     apart = {"data": {**VECTORS, "examples": 60}}
-    groups = [{"name": "a", "count": 2}, {"name": "x", "count": 1, **apart}, {"name": "b", "count": 2}]
+    groups = [
+        {"name": "a", "count": 2},
+        {"name": "x", "count": 1, **apart},
+        {"name": "b", "count": 2},
+    ]
     shares = assemble(recipe(*groups), 0, None).shares
     held = {name: indices(share) for name, share in shares.items()}
     same = [held[name] for name in ("a-0", "a-1", "b-0", "b-1")]

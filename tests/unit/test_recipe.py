@@ -205,7 +205,7 @@ def test_a_change_can_add_an_algorithm(tmp_path: Path):
 
 @pytest.mark.parametrize("change", ["run.rounds", "", "rounds 5"])
 def test_a_change_without_a_value_is_refused(change, tmp_path: Path):
-    with pytest.raises(UsageError, match="write key=value, such as run.rounds=5"):
+    with pytest.raises(UsageError, match=r"write key=value, such as run\.rounds=5"):
         load_recipe(write_recipe(tmp_path), changes=[change])
 
 

@@ -72,10 +72,10 @@ class Stumbling(FedAvg):
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        self.attempts[client.id, client.round] += 1
-        if (client.id, client.round) == (self.client, self.stumbles_in):
-            if self.attempts[client.id, client.round] <= self.times:
-                raise ValueError("the disk is full")
+        here = client.id, client.round
+        self.attempts[here] += 1
+        if here == (self.client, self.stumbles_in) and self.attempts[here] <= self.times:
+            raise ValueError("the disk is full")
         return super().train(client, model)
 
 

@@ -44,11 +44,14 @@ class Examples:
         """Views of `size` examples each, in order; the last may be smaller."""
         count = len(self)
         for start in range(0, count, size):
-            length = min(size, count - start)
-            yield Examples(
-                self.inputs.narrow(0, start, length),
-                {task: target.narrow(0, start, length) for task, target in self.targets.items()},
-            )
+            yield self.rows(start, min(size, count - start))
+
+    def rows(self, start: int, length: int) -> Examples:
+        """So many examples from `start` on, as views."""
+        return Examples(
+            self.inputs.narrow(0, start, length),
+            {task: target.narrow(0, start, length) for task, target in self.targets.items()},
+        )
 
     def only(self, tasks: Sequence[str]) -> Examples:
         """The same inputs with the targets of some tasks."""

@@ -16,7 +16,7 @@ from measure import Report, ratio, take_turns, timed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-CLIENTS, EXAMPLES, RATE, REPEATS = 20, 250, 0.01, 5
+CLIENTS, EXAMPLES, RATE, REPEATS = 20, 250, 0.01, 3
 IDS = [f"client-{number:02d}" for number in range(CLIENTS)]
 
 

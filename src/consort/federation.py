@@ -41,7 +41,7 @@ class Member:
         """A member whose data are already in memory."""
         return cls(tasks, model, data.train.inputs[0], lambda: data)
 
-    @property
+    @cached_property
     def architecture(self) -> Hashable:
         """Equal for members whose models have the same shape."""
         return self.model, tuple(self.tasks.items()), self.example.shape

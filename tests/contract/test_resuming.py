@@ -95,3 +95,11 @@ def test_a_finished_run_is_not_run_again(name, straight, tmp_path):
 def test_a_finished_run_can_be_made_longer(name, straight, tmp_path):
     run_of(name, tmp_path, rounds=2).go()
     assert_same_outcome(finish(run_of(name, tmp_path, rounds=4)), straight(name, 4))
+
+
+@every_algorithm
+def test_without_its_newest_checkpoint_a_run_goes_back_one_round(name, straight, tmp_path):
+    """As after a crash between the last row of a round and its checkpoint."""
+    run_of(name, tmp_path).go()
+    (tmp_path / "round-000003.ckpt").unlink()
+    assert_same_outcome(finish(run_of(name, tmp_path)), straight(name))

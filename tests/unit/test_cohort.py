@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pytest
 import torch
@@ -235,6 +236,21 @@ def test_a_payload_that_does_not_fit_is_refused_for_every_client():
     replies = host.answer(calls)
     assert [reply.client for reply in replies] == ["c0", "c1"]
     assert all("no parameter 'encoder.odd'" in str(reply.error) for reply in replies)
+
+
+def test_what_is_private_is_not_sent_by_a_cohort_either():
+    @dataclass(frozen=True)
+    class Secretive(FedAvg):
+        private: ClassVar[tuple[str, ...]] = ("heads",)
+
+    clients = federation(True, (20, 20))
+    host = ClientHost(clients, Secretive(LOCAL), 0, 1, StateStore())
+    model = clients.roster.shared()
+    calls = [Call(client, "train", 1, 0, 0, {"model": model}) for client in clients.client_ids]
+    assert host.chunks(calls) == [calls]
+    for reply in host.answer(calls):
+        assert reply.content == {}
+        assert "'heads.classify.weight' is private" in str(reply.error)
 
 
 # The parts

@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from consort.data.examples import Examples
+from consort.errors import Failure
 from consort.messages import Each, Payload
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params
@@ -91,7 +92,7 @@ def can_be_stacked(model: nn.Module) -> bool:
 
 
 def stack_payloads(payloads: Sequence[Payload]) -> Payload:
-    """One payload for the cohort: parameters get the clients in front, the rest is an `Each`."""
+    """One payload for the cohort: parameters get the clients in front, the rest must be equal."""
     return {key: _stacked([payload[key] for payload in payloads]) for key in payloads[0]}
 
 
@@ -104,6 +105,8 @@ def split_content(content: Payload, ids: Sequence[str]) -> list[Payload]:
 def _stacked(values: Sequence[Any]) -> Any:
     first = values[0]
     if not isinstance(first, Params):
+        if any(value is not first and value != first for value in values):
+            raise Failure("a cohort cannot be sent plain values that differ")
         return first
     if all(value is first for value in values):
         return Params({name: _repeated(t, len(values)) for name, t in first.items()})

@@ -131,9 +131,13 @@ class Federation:
 
     def pooled(self) -> Federation:
         """One client with everybody's data trains; the real clients only evaluate."""
-        architectures = {member.architecture for member in self.members.values()}
-        if len(architectures) > 1:
-            raise UsageError("pooling the data needs one architecture and the same tasks for all")
+        unlike = {member.architecture: name for name, member in reversed(self.members.items())}
+        if len(unlike) > 1:
+            one, other = sorted(unlike.values())[:2]
+            raise UsageError(
+                "pooling the data needs one architecture and the same tasks for all, but clients "
+                f"{one} and {other} differ"
+            )
         if EVERYONE in self.members:
             raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))

@@ -16,7 +16,7 @@ from torch.autograd.graph import _engine_run_backward
 from consort.client import Client
 from consort.cohort import Cohort
 from consort.data.examples import Examples
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
 from consort.optimizers import clip_by_norm, make_optimizer
 from consort.params import BUFFERS, Params, has_role, slots
 from consort.types import Count, CountOrNone, NotNegative, Positive, Probability
@@ -47,7 +47,7 @@ def gradients_of_sum(
     losses: dict[str, Tensor], _: Sequence[str], params: Sequence[Tensor]
 ) -> Sequence[Tensor]:
     """The gradient of the sum of all losses: the ordinary one."""
-    roots = tuple(losses.values())
+    roots = tuple(loss for loss in losses.values() if loss.requires_grad)
     ones = (_ONE,) * len(roots)
     # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
     grads = _engine_run_backward(
@@ -128,6 +128,8 @@ class LocalTraining:
     ) -> Trained:
         """Trains the client's model in place; `only` names the roles that move."""
         if isinstance(client, Cohort):
+            if only or objective is not task_losses or gradients is not gradients_of_sum:
+                raise Failure("a cohort has the ordinary objective and moves as a whole")
             return self._run_cohort(client, adjust)
         optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
         rate = self.rate(client.round, client.rounds)
@@ -188,7 +190,7 @@ class LocalTraining:
         count = len(examples)
         per_epoch = -(-count // self.batch)
         left = self.steps if self.steps is not None else self.epochs * per_epoch
-        while left > 0:
+        while left > 0 and count:
             epochs = min(-(-left // per_epoch), max(1, _GATHERED // examples.inputs.numel()))
             orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
             shuffled = examples.take(torch.cat(orders))
@@ -216,6 +218,11 @@ def moving(model: nn.Module, only: Sequence[str]) -> Iterator[tuple[list[str], l
     chosen = {
         n: p for n, p in params.items() if not only or any(has_role(n, role) for role in only)
     }
+    if not chosen:
+        raise UsageError(
+            f"the model has no parameters to train in its {' or '.join(only)}: choose a model "
+            "that has some, such as one with hidden layers"
+        )
     frozen = [param for name, param in params.items() if name not in chosen]
     for param in frozen:
         param.requires_grad_(False)

@@ -185,6 +185,7 @@ class Run:
     def _restore(self) -> bool:
         found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
         if not found:
+            self._done = 0
             self.history.cut(0)
             return False
         state = self.algorithm.state_type()

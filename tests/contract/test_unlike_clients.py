@@ -12,7 +12,7 @@ from tests.helpers import (
     unlike_models_federation,
 )
 
-from consort.errors import UsageError
+from consort.errors import ConsortError, UsageError
 
 UNLIKE = [two_task_federation, unlike_labels_federation, unlike_models_federation]
 
@@ -65,3 +65,15 @@ def test_what_is_shared_decides_who_can_take_part():
         assert not refusal(name, unlike_labels_federation())
         assert refusal(name, unlike_models_federation())
     assert not any(refusal("local_only", kind()) for kind in UNLIKE)
+
+
+@pytest.mark.parametrize("name", ["fedbabu", "fedrep"])
+def test_a_model_without_an_encoder_to_train_is_named(name, tmp_path):
+    run = run_of(name, tmp_path, tiny_federation(2, model={"name": "mlp", "hidden": []}))
+    with pytest.raises(ConsortError, match=r"no parameters .* encoder"):
+        run.go()
+
+
+def test_the_pool_names_two_clients_that_differ(tmp_path):
+    with pytest.raises(UsageError, match="c0 and c1"):
+        run_of("centralised", tmp_path, two_task_federation(3)).go()

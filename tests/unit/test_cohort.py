@@ -20,7 +20,7 @@ from consort.data.examples import Examples, Splits
 from consort.engines import host as host_module
 from consort.engines.host import ClientHost
 from consort.federation import Federation, Member
-from consort.local import LocalTraining
+from consort.local import LocalTraining, pull_towards
 from consort.messages import Call, Each, encode
 from consort.models.inputs import number_count
 from consort.models.registry import ENCODERS
@@ -303,3 +303,37 @@ def test_the_batches_of_a_cohort_are_those_of_its_clients():
         for mine, ours in zip(alone, stacked, strict=True):
             assert_same(ours.inputs[number], mine.inputs)
             assert_same(ours.targets["classify"][number], mine.targets["classify"])
+
+
+@dataclass(frozen=True)
+class Frozen(FedAvg):
+    @batchable
+    @on_client
+    def train(self, client, model):
+        model.load_into(client.model)
+        self.local.run(client, only=("encoder",))
+        return {"model": Params.of(client.model), "examples": client.examples}
+
+
+@dataclass(frozen=True)
+class OwnStrength(FedAvg):
+    def round(self, server, clients):
+        strength = Each({client: float(n) for n, client in enumerate(clients.ids)})
+        replies = clients.ask(self.train, model=server.model, strength=strength)
+        return type(server)(replies.mean("model", weight="examples"))
+
+    @batchable
+    @on_client
+    def train(self, client, model, strength):
+        model.load_into(client.model)
+        self.local.run(client, adjust=pull_towards(model, strength))
+        return {"model": Params.of(client.model), "examples": client.examples}
+
+
+@pytest.mark.parametrize("algorithm", [Frozen(LOCAL), OwnStrength(LOCAL)])
+def test_what_a_cohort_cannot_do_is_done_by_the_loop(algorithm, tmp_path):
+    loop, cohort = (
+        outcome(algorithm, federation(together), tmp_path / str(together))
+        for together in (False, True)
+    )
+    assert (loop.server.model - cohort.server.model).norm() < 1e-6

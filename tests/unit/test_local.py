@@ -443,3 +443,17 @@ def test_a_rate_that_is_too_large_is_noticed():
     client = client_with()
     with pytest.raises(Failure, match=r"in round 1: lower the learning rate \(local\.lr = 1e\+30"):
         LocalTraining(epochs=5, lr=1e30).run(client)
+
+
+def test_one_head_alone_may_move():
+    client = client_with(tasks=TWO_TASKS)
+    before = Params.of(client.model)
+    LocalTraining(lr=0.1).run(client, only=("heads.shape",))
+    after = Params.of(client.model)
+    assert after.without("heads.shape").equals(before.without("heads.shape"))
+    assert not after.only("heads.shape").equals(before.only("heads.shape"))
+
+
+def test_without_examples_there_are_no_steps():
+    nothing = linear_examples("c0", 4).rows(0, 0)
+    assert list(LocalTraining(steps=3).batches(nothing, torch.Generator())) == []

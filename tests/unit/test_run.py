@@ -421,3 +421,22 @@ def test_the_settings_of_the_arithmetic_are_applied():
     torch.set_num_threads(2)
     Run(federation, RollCall(), Schedule(rounds=1)).go()
     assert torch.get_num_threads() == federation.compute.threads == 1
+
+
+def test_a_run_in_memory_that_was_cut_off_starts_again():
+    class Once(Watcher):
+        cut = False
+
+        def round_started(self, round, calls):
+            if round == 3 and not self.cut:
+                self.cut = True
+                raise KeyboardInterrupt
+
+    run = Run(tiny_federation(2), FedPer(LOCAL), Schedule(4), watcher=Once())
+    with pytest.raises(KeyboardInterrupt):
+        run.go()
+    straight = Run(tiny_federation(2), FedPer(LOCAL), Schedule(4))
+    losses = [r for r in straight.go() if r.metric == "loss"]
+    assert [r for r in run.go() if r.metric == "loss"] == losses
+    assert_same(run.server, straight.server)
+    assert [r for r in run.go() if r.metric == "loss"] == losses

@@ -37,6 +37,8 @@ class Scaffold(Algorithm[Server]):
                 "scaffold derives its control variates from plain SGD steps: set "
                 "local.optimizer = 'sgd' and leave out momentum, weight_decay and clip"
             )
+        if local.lr == 0:
+            raise UsageError("scaffold divides by the learning rate: set local.lr above 0")
 
     def start(self, roster: Roster) -> Server:
         """The common initial model, no drift known."""

@@ -8,6 +8,7 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -41,7 +42,9 @@ class Worker:
         self.number, self.chunk = number, chunk
         own = [{k: v for k, v in call.payload.items() if k not in common} for call in chunk]
         calls = [[getattr(call, name) for name in _CALL_FIELDS] for call in chunk]
-        _send(self.pipe, {"calls": calls, "own": self.down.write(own), "shared": shared})
+        order = {"calls": calls, "own": self.down.write(own), "shared": shared}
+        with suppress(BrokenPipeError):  # a dead worker is noticed by `finish`
+            _send(self.pipe, order)
 
     def finish(self) -> list[Reply]:
         """Fetches the replies; if the process is gone, they are errors."""
@@ -106,7 +109,8 @@ class Workers:
                 yield from finished.pop(current)
         finally:
             for worker in busy.values():
-                self._collect(worker)
+                if worker in self.workers:  # not if the engine was closed meanwhile
+                    self._collect(worker)
 
     def close(self) -> None:
         """Ends the processes."""

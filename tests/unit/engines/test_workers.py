@@ -376,3 +376,12 @@ def test_an_interrupt_is_left_to_the_parent(engine):
     for worker in engine.workers:
         os.kill(worker.process.pid, signal.SIGINT)
     assert len(contents(engine, "where")) == 6
+
+
+def test_a_worker_that_was_killed_while_idle_does_not_end_the_run(engine):
+    os.kill(engine.workers[0].process.pid, signal.SIGKILL)
+    time.sleep(0.1)
+    replies = list(engine.deliver(calls("where")))
+    assert [reply.client for reply in replies] == [f"c{number}" for number in range(6)]
+    assert sum(reply.error is None for reply in replies) >= 5
+    assert len(contents(engine, "where")) == 6

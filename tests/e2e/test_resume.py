@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -17,6 +18,7 @@ from tests.unit.cli.command import client_states, consort, measured, server_byte
 
 from consort.assembly import prepare_run, resume_run
 from consort.recipe import load_recipe
+from consort.shipped import find_recipe
 
 FORK = multiprocessing.get_context("fork")
 COMMAND = [sys.executable, "-c", "from consort.cli import main; main()"]
@@ -233,3 +235,15 @@ def test_a_comparison_that_was_killed_goes_on_with_the_same_command(tmp_path: Pa
         for seed in (0, 1):
             run = Path(name) / f"seed-{seed}"
             assert outcome(tmp_path / "killed" / run) == outcome(tmp_path / "straight" / run)
+
+
+def test_the_demo_begins_with_unlike_clients(tmp_path: Path):
+    """In full it takes minutes, so it is killed as soon as it has begun."""
+    child = Forked(lambda: consort("demo", "--out", tmp_path, "--quiet"))
+    until(lambda: any(tmp_path.glob("*/seed-*/run.json")))
+    child.kill()
+    (path,) = tmp_path.glob("*/seed-*/run.json")
+    about = json.loads(path.read_text())
+    assert about["title"] == load_recipe(find_recipe("demo")).title
+    assert about["workers"] == 2
+    assert len({tuple(client["tasks"]) for client in about["clients"].values()}) > 1

@@ -101,15 +101,20 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
 
 
 def _pool(group: Group) -> str:
-    """Groups with the same data and the same cut share them: nobody holds another's examples."""
-    cut = group.partition.model_dump() if group.partition else None
-    return json.dumps([group.data, cut], sort_keys=True)
+    """Groups with the same data share them: nobody holds another's examples."""
+    return json.dumps(group.data, sort_keys=True)
 
 
 def _seated(
     groups: Sequence[Group], recipe: Recipe, seed: int, data: Path | None
 ) -> dict[str, Seat]:
     first = groups[0]
+    for other in groups:
+        if other.partition != first.partition:
+            raise UsageError(
+                f"groups {first.name} and {other.name} cut the same data in different ways, so one "
+                "would be tested on what the other trains on: give them one partition"
+            )
     dataset = _dataset(json.dumps(first.data or {}, sort_keys=True), seed, data)
     cut = first.partition or recipe.partition
     shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
@@ -150,6 +155,11 @@ def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share
         return Share(share.train, share.validation, share.test, tasks)
     if len(tasks) > 1:
         raise UsageError(f"group {group.name}: `classes` needs data with a single task")
+    if len(set(group.classes)) < len(group.classes):
+        raise UsageError(f"group {group.name}: classes = {group.classes} names one of them twice")
+    strange = set(group.classes) - set(dataset.labels.tolist())
+    if strange:
+        raise UsageError(f"group {group.name}: {dataset.name} has no class {min(strange)}")
     train, validation, test = (
         part[np.isin(dataset.labels[part], group.classes)]
         for part in (share.train, share.validation, share.test)
@@ -233,13 +243,24 @@ def prepare_run(
         "data": str(data.resolve()) if data else None,
         "environment": environment(),
     }
-    _settle(folder, description, assembly.shares)
-    return Run(
+    run = Run(
         assembly.federation, algorithm, recipe.run, seed, folder, workers, watcher or Watcher()
     )
+    algorithm.start(run.federation.roster)  # refuses unlike clients before anything is written
+    _settle(folder, description, assembly.shares)
+    return run
 
 
-_DECIDES = ("recipe", "algorithm", "seed", "partition")
+_DECIDES = ("algorithm", "seed", "recipe", "partition")
+_TELLS = ("title", "about", "seeds", "published", "claims", "scales")
+"""Keys of a recipe that decide no number of a run."""
+
+
+def _decisive(description: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for a run to go on: of the recipe, what is about this run."""
+    recipe = {key: value for key, value in description["recipe"].items() if key not in _TELLS}
+    recipe["algorithms"] = recipe["algorithms"].get(description["algorithm"])
+    return {key: description[key] for key in _DECIDES} | {"recipe": recipe}
 
 
 def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share]) -> None:
@@ -247,8 +268,9 @@ def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share])
     path = folder / "run.json"
     if path.exists():
         written = read_description(folder)
+        before, now = _decisive(written), _decisive(description)
         for key in _DECIDES:
-            if written[key] != description[key]:
+            if before[key] != now[key]:
                 raise UsageError(
                     f"{folder} holds a run with another {key}: choose another --out, or delete it"
                 )
@@ -261,6 +283,9 @@ def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share])
     write_file(path, json.dumps(description, indent=1).encode())
 
 
+_NEEDED = (*_DECIDES, "rounds", "workers", "data")
+
+
 def read_description(folder: Path) -> dict[str, Any]:
     """What `run.json` says about the run in a folder."""
     path = folder / "run.json"
@@ -268,8 +293,11 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise UsageError(f"{folder} holds no run: there is no run.json in it")
     try:
         description: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:
-        raise Failure(f"{path} is damaged: it is not valid JSON") from error
+        missing = [key for key in _NEEDED if key not in description]
+    except (ValueError, TypeError) as error:
+        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
+    if missing:
+        raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
     return description
 
 

@@ -73,7 +73,15 @@ class StateStore:
         if self.folder is None:
             state: State = decode(self._memory[client][max(stamps)])
         else:
-            state = load(self._path(client, max(stamps)))
+            state = self._read(self._path(client, max(stamps)))
+        return state
+
+    def _read(self, path: Path) -> State:
+        try:
+            state: State = load(path)
+        except Failure as error:
+            # Without it an older state would be taken, and the numbers would be others.
+            raise Failure(f"{path} is damaged: start the run again in a new folder") from error
         return state
 
     def save(self, client: str, stamp: Stamp, state: State) -> None:

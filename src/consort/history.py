@@ -60,9 +60,11 @@ class History:
         self._waiting.clear()
         if self.path is None:
             del self._rows[length:]
-        elif self.path.exists():
-            if self.path.stat().st_size < length:
-                raise Failure(f"{self.path} was cut short: results of finished rounds are missing")
+            return
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size < length:
+            raise Failure(f"{self.path} was cut short: results of finished rounds are missing")
+        if size > length:
             with self.path.open("r+b") as file:
                 file.truncate(length)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -85,6 +86,12 @@ class Recipe:
             raise UsageError("a recipe needs either `clients = 10` or [[groups]], and not both")
         if not self.algorithms:
             raise UsageError("a recipe needs at least one algorithm, such as [algorithms.fedavg]")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise UsageError(f"seeds = {self.seeds}: give at least one, and each only once")
+        names = [group.name for group in self.groups]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"two groups are named {name!r}: give each a name of its own")
 
     @property
     def all_groups(self) -> list[Group]:
@@ -106,7 +113,7 @@ class Recipe:
     def models_of(self, group: Group) -> list[ModelSpec]:
         """The checked models of a group, to be taken in turns."""
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
-        return [ModelSpec.of(table) for table in tables]
+        return [ModelSpec.of(table) for table in tables or [{}]]
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """One of the recipe's algorithms with its checked options."""
@@ -114,7 +121,8 @@ class Recipe:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
         options = dict(self.algorithms[name])
         kind = find_algorithm(str(options.pop("kind", name)))
-        options["local"] = self.local | options.get("local", {})
+        own = options.get("local", {})
+        options["local"] = self.local | own if isinstance(own, dict) else own
         algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
         return algorithm
 
@@ -130,9 +138,12 @@ def checked(kind: Any, options: Mapping[str, Any], where: str) -> Any:
         raise UsageError(explain(error, kind, where)) from error
 
 
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+
 def explain(error: ValidationError, kind: Any, where: str) -> str:
     """The first thing that is wrong with a table, with its key."""
-    first = error.errors()[0]
+    first = min(error.errors(), key=lambda found: found["type"] not in _UNKNOWN)
     path = [str(part) for part in first["loc"]]
     key = ".".join(filter(None, [where, *path]))
     match first["type"]:
@@ -141,7 +152,7 @@ def explain(error: ValidationError, kind: Any, where: str) -> str:
         case "missing":
             return f"key {key} is missing"
         case "value_error":
-            return f"{key}: {first['msg']}"
+            return f"{key}: {first['ctx']['error']}"
     return f"key {key}: {first['msg'].replace('Input', 'it', 1)}, found {first['input']!r}"
 
 
@@ -153,6 +164,7 @@ def _known_keys(kind: Any, path: Sequence[str]) -> list[str]:
     for step in ["", *path]:
         node = node.get("properties", {}).get(step, node) if step else node
         node = node.get("items", node)
+        node = next((option for option in node.get("anyOf", ()) if "$ref" in option), node)
         if "$ref" in node:
             node = definitions[node["$ref"].rsplit("/", 1)[-1]]
     return list(node.get("properties", {}))
@@ -161,10 +173,10 @@ def _known_keys(kind: Any, path: Sequence[str]) -> list[str]:
 def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = ()) -> Recipe:
     """Reads and checks a recipe; `changes` are lines such as `run.rounds=5`."""
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     if scale is not None:
         scales = table.get("scales", {})
@@ -220,9 +232,9 @@ def _parsed(change: str) -> Table:
     key, equals, value = change.partition("=")
     if not equals:
         raise UsageError(f"--set {change}: write key=value, such as run.rounds=5")
-    for text in (value, f'"{value}"'):
+    for text in (value, json.dumps(value)):
         try:
             return tomllib.loads(f"{key.strip()} = {text}")
         except tomllib.TOMLDecodeError:
             continue
-    raise UsageError(f"--set {change}: the value is not a TOML value")
+    raise UsageError(f"--set {change}: {key!r} is not a key, such as run.rounds")

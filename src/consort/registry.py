@@ -36,8 +36,10 @@ def load_object(place: str) -> Any:
 def first_line(place: str) -> str:
     """The first line of an object's docstring, read from its source: nothing is imported."""
     module, _, name = place.partition(":")
-    spec = importlib.util.find_spec(module)
-    tree = ast.parse(Path(str(spec and spec.origin)).read_text())
+    package, *parts = module.split(".")
+    spec = importlib.util.find_spec(package)  # to look deeper would import what lies between
+    folders = spec.submodule_search_locations if spec else None
+    tree = ast.parse(Path((folders or ["."])[0], *parts).with_suffix(".py").read_text("utf-8"))
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
             return (ast.get_docstring(node) or "").partition("\n")[0]
@@ -67,4 +69,8 @@ def _from_file(path: Path) -> Any:
         except SyntaxError as error:
             del sys.modules[name]
             raise UsageError(f"{path}, line {error.lineno}: {error.msg}") from error
+        except Exception as error:
+            del sys.modules[name]
+            reason = f"{type(error).__name__}: {error}"
+            raise UsageError(f"{path} cannot be imported: {reason}") from error
     return sys.modules[name]

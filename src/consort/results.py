@@ -29,6 +29,10 @@ _COSTS = ("bytes", "bytes_up", "bytes_down", "seconds")
 _FIELDS = ("algorithm", "seed", "reports", "tasks", "clients")
 
 
+class NoResults(Failure):
+    """A run that has not come to its first evaluation yet."""
+
+
 class Series(NamedTuple):
     """What is followed over the rounds."""
 
@@ -95,7 +99,7 @@ class Result:
         about = _about(folder)
         index = _Index(History(folder / "history.jsonl"))
         if not index.scores:
-            raise Failure(
+            raise NoResults(
                 f"{folder}: no results yet; wait for the first evaluation, "
                 f"or go on with `consort resume {folder}`"
             )

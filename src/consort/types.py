@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from annotated_types import Ge, Gt, Le
+from pydantic import Strict
 
-Positive = Annotated[float, Gt(0)]
-NotNegative = Annotated[float, Ge(0)]
-Probability = Annotated[float, Ge(0), Le(1)]
-Share = Annotated[float, Gt(0), Le(1)]
-Count = Annotated[int, Ge(1)]
-CountOrNone = Annotated[int, Ge(0)]
+Positive = Annotated[float, Strict(), Gt(0)]
+NotNegative = Annotated[float, Strict(), Ge(0)]
+Probability = Annotated[float, Strict(), Ge(0), Le(1)]
+Share = Annotated[float, Strict(), Gt(0), Le(1)]
+Count = Annotated[int, Strict(), Ge(1)]
+CountOrNone = Annotated[int, Strict(), Ge(0)]

@@ -54,6 +54,16 @@ def out(tmp_path: Path) -> Path:
     ("clients = 3", "clients = 3\nbatchnorm = 'sum'", ["batchnorm", "'average'", "'sum'"]),
     ("clients = 3", "clients = 0", ["key clients", "0"]),
     ("clients = 3", "clients = 3\nseeds = ['a']", ["key seeds.0", "'a'"]),
+    ("clients = 3", "clients = 3\nseeds = []", ["seeds = []", "at least one"]),
+    ("clients = 3", "clients = 3\nseeds = [1, 2, 1]", ["seeds = [1, 2, 1]", "each only once"]),
+    ("rounds = 2", "rounds = '2'", ["key run.rounds", "integer", "'2'"]),
+    ("rounds = 2", "rounds = true", ["key run.rounds", "integer", "True"]),
+    ("lr = 0.1", "lr = '0.1'", ["local.lr", "number", "'0.1'"]),
+    ("[algorithms.ditto]", "[algorithms.ditto]\nlocal = 3", ["algorithms.ditto.local", "3"]),
+    ("[model]\nname = \"mlp\"\nhidden = [8]", "[model]", ["a model needs a name", "mlp"]),
+    ("[local]", "[partition]\nalpha = 1\n[local]", ["partition: alpha belongs to by ="]),
+    ("[local]", "[partition]\nvalidation = 0.5\ntest = 0.6\n[local]",
+     ["partition: validation and test leave nothing to train on"]),
     ("algorithms.fedavg", "algorithms.fedavgg", ["no algorithm 'fedavgg'", "mean 'fedavg'"]),
     ("[algorithms.ditto]", "[algorithms.mine]\nkind = 'mine.py:Mine'", ["no file", "mine.py"]),
     ("[algorithms.fedavg]\n\n[algorithms.ditto]", "", ["key algorithms is missing"]),
@@ -115,6 +125,14 @@ def test_a_federation_that_is_impossible(changes, more, words, tmp_path: Path, o
      ["group a", "no task 'colour'", "classify"]),
     ("[[groups]]\nname = 'a b'\ncount = 3", ["client name 'a b-0'", "letters"]),
     ("[[groups]]\nname = 'a'", ["key groups.0.count is missing"]),
+    ("[[groups]]\nname = 'a'\ncounts = 2",
+     ["unknown key groups.0.counts", "did you mean 'count'"]),
+    ("[[groups]]\nname = 'a'\ncount = 2\npartition = { byy = 'iid' }",
+     ["unknown key groups.0.partition.byy", "did you mean 'by'"]),
+    ("[[groups]]\nname = 'a'\ncount = 2\n[[groups]]\nname = 'a'\ncount = 1",
+     ["two groups are named 'a'"]),
+    ("[[groups]]\nname = 'a'\ncount = 2\nclasses = [1, 7]", ["group a", "no class 7"]),
+    ("[[groups]]\nname = 'a'\ncount = 2\nclasses = [1, 2, 1]", ["group a", "[1, 2, 1]", "twice"]),
     ("[[groups]]\nname = 'a'\ncount = 1\nmodels = {}\n",
      ["unknown key groups.0.models", "did you mean 'model'"]),
 ])  # fmt: skip
@@ -140,19 +158,21 @@ def test_clients_that_cannot_be_averaged(data, first, second, tmp_path: Path, ou
     line = refused("run", two_groups(tmp_path, data, first, second), "--out", out)
     for word in ("clients a-0 and b-0 differ in", "one architecture", "fedper"):
         assert word in line
+    assert not out.exists()
 
 
 def test_unlike_clients_cannot_be_pooled(tmp_path: Path, out: Path):
     recipe = two_groups(tmp_path, PICTURES, "tasks = ['shape']", "tasks = ['texture']")
     recipe.write_text(recipe.read_text().replace("algorithms.fedavg", "algorithms.centralised"))
     line = refused("run", recipe, "--out", out)
-    assert "one architecture and the same tasks" in line
+    assert "one architecture and the same tasks for all, but clients a-0 and b-0 differ" in line
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(("options", "words"), [
     (["--scale", "dekst"], ["tiny.toml has no scale 'dekst'", "did you mean 'desk'"]),
     (["--set", "run.rounds"], ["--set run.rounds", "key=value"]),
-    (["--set", "run..rounds=1"], ["--set run..rounds=1"]),
+    (["--set", "run..rounds=1"], ["--set run..rounds=1", "'run..rounds' is not a key"]),
     (["--set", "run.round=1"], ["tiny.toml", "unknown key run.round", "did you mean 'rounds'"]),
     (["--set", "clients=few"], ["key clients", "'few'"]),
     (["--algorithm", "dito"], ["no algorithm 'dito'", "did you mean 'ditto'"]),
@@ -294,6 +314,7 @@ def test_as_seen_from_a_shell(tmp_path: Path, out: Path):
     assert (plain.returncode, plain.stdout) == (2, "")
     assert plain.stderr.startswith(f"error: {recipe}: unknown key run.rouns")
     assert plain.stderr.count("\n") == 1
+    assert shell("run", recipe, "--debug").returncode == 2
     debug = shell("run", write_clumsy(tmp_path), "--out", out, "--workers", 2, "--debug")
     assert debug.returncode == 1
     assert debug.stderr.count("Traceback (most recent call last)") >= 2
@@ -347,7 +368,7 @@ def test_without_any_good_checkpoint_the_run_begins_anew(tmp_path: Path, out: Pa
     assert (measured(folder), server_bytes(folder)) == expected
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", '{"title": "ti'])
+@pytest.mark.parametrize("text", ["", "nonsense", '{"title": "ti', "{}", "[]", "3"])
 def test_a_damaged_description(text, tmp_path: Path, out: Path):
     recipe = write_recipe(tmp_path)
     command = ("run", recipe, "--out", out, "--quiet")
@@ -357,7 +378,8 @@ def test_a_damaged_description(text, tmp_path: Path, out: Path):
     for arguments in (command, ("resume", path.parent, "--quiet"), ("report", path.parent)):
         found = consort(*arguments)
         assert found.code == 1
-        assert f"{path} is damaged" in found.error
+        assert str(path) in found.error
+        assert "start the run again" in found.error
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"fingerprint": "0", "clients": {}}'])
@@ -371,11 +393,88 @@ def test_a_damaged_partition(text, tmp_path: Path, out: Path):
         assert f"{path} is damaged" in refused(*arguments, code=1)
 
 
-def test_results_that_were_cut_short(tmp_path: Path, out: Path):
+def test_results_that_were_cut_short_or_lost(tmp_path: Path, out: Path):
     assert consort("run", write_recipe(tmp_path), "--out", out, "--quiet").code == 0
     path = out / "fedavg" / "seed-0" / "history.jsonl"
     path.write_bytes(path.read_bytes()[:100])
     assert f"{path} was cut short" in refused("resume", path.parent, code=1)
+    path.unlink()
+    assert f"{path} was cut short" in refused("resume", path.parent, code=1)
+
+
+def test_a_damaged_memory_of_a_client(tmp_path: Path, out: Path):
+    """To delete it would let the client go on with an older one, and give other numbers."""
+    recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 3"))
+    assert consort("run", recipe, "--algorithm", "ditto", "--out", out, "--quiet").code == 0
+    folder = out / "ditto" / "seed-0"
+    (folder / "round-000003.ckpt").unlink()
+    state = folder / "clients" / "client-1" / "2-0.state"
+    state.write_bytes(damage(state.read_bytes(), "middle"))
+    line = refused("resume", folder, code=1)
+    for word in ("client client-1", f"{state} is damaged", "start the run again"):
+        assert word in line
+    assert "delete it" not in line
+
+
+def test_a_recipe_in_another_encoding(tmp_path: Path):
+    recipe = write_recipe(tmp_path)
+    recipe.write_bytes(recipe.read_text().replace("tiny", "t\xefny").encode("latin-1"))
+    assert f"{recipe} is not valid TOML" in refused("run", recipe)
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
+    ("def train(:", "line 1: invalid syntax"),
+    ("1 / 0", "ZeroDivisionError: division by zero"),
+    ("Clumsy = 3", "is not an Algorithm"),
+])  # fmt: skip
+def test_an_algorithm_of_ones_own_that_cannot_be_imported(content, words, tmp_path: Path):
+    recipe = write_clumsy(tmp_path)
+    (tmp_path / "clumsy.py").write_text(content)
+    for _ in range(2):
+        line = refused("run", recipe)
+        assert str(tmp_path / "clumsy.py") in line
+        assert words in line
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path):
+    recipe = write_recipe(tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    line = refused("run", recipe, "--out", tmp_path / "file", code=1)
+    assert f"{tmp_path / 'file'}/fedavg/seed-0: Not a directory" in line
+
+
+def test_what_tells_but_decides_nothing_may_change(tmp_path: Path, out: Path):
+    """A claim that was mistyped must not cost the runs it is about."""
+    recipe = write_recipe(tmp_path, ("clients = 3", "clients = 3\nclaims = ['loss(fedavg)']"))
+    assert "claim `loss(fedavg)`" in refused("compare", recipe, "--out", out)
+    before = measured(out / "ditto" / "seed-0")
+    recipe = write_recipe(
+        tmp_path,
+        ('"tiny"', '"a better title"'),
+        ("clients = 3", "clients = 3\nclaims = ['loss(fedavg) < 99']\nseeds = [0, 1]"),
+        ("[algorithms.fedavg]", "[algorithms.fedprox]\n[algorithms.fedavg]"),
+    )
+    assert consort("compare", recipe, "--out", out, "--check").code == 0
+    assert measured(out / "ditto" / "seed-0") == before
+
+
+def test_titles_are_shown_as_they_are(tmp_path: Path, out: Path):
+    found = consort("run", write_recipe(tmp_path, ('"tiny"', '"of [/b] and [red]"')), "--out", out)
+    assert found.code == 0
+    assert "of [/b] and [red] (1 seed" in found.out
+
+
+def test_runs_without_results_are_left_out_of_a_report(tmp_path: Path, out: Path):
+    recipe = write_recipe(
+        tmp_path, ("[algorithms.ditto]", "[algorithms.ditto]\nlocal = { lr = 1e30, epochs = 4 }")
+    )
+    assert "loss became nan in round 1" in refused("compare", recipe, "--out", out, code=1)
+    found = consort("report", out)
+    assert found.code == 0
+    assert "ditto" in found.err
+    assert "no results yet" in found.err
+    assert "no results yet" in consort("report", out / "ditto").error
 
 
 def test_a_line_of_results_that_is_none(tmp_path: Path, out: Path):

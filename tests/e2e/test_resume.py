@@ -150,16 +150,16 @@ def test_the_installed_command_is_killed_and_resumed(before, after, tmp_path: Pa
     arguments = ["run", str(recipe), "--algorithm", "scaffold", "--quiet"]
     straight, folder = (tmp_path / name / "scaffold" / "seed-0" for name in ("straight", "killed"))
     assert consort(*arguments, "--out", tmp_path / "straight").code == 0
-    process = subprocess.Popen(
-        [*COMMAND, *arguments, "--out", tmp_path / "killed", "--workers", str(before)],
-        start_new_session=True,
-    )
+    command = [*COMMAND, *arguments, "--out", tmp_path / "killed", "--workers", str(before)]
+    with (tmp_path / "told").open("w") as told:
+        process = subprocess.Popen(command, start_new_session=True, stderr=told)
     until(lambda: len(list((folder / "clients").glob("*/*.state"))) > 5)
     family = children(process.pid)
     assert len(family) == (before if before > 1 else 0)
     process.kill()
     process.wait()
     until(lambda: not any(map(is_running, family)))
+    assert "Traceback" not in (tmp_path / "told").read_text()
     assert not (folder / "round-000060.ckpt").exists()
     resumed = consort("resume", folder, "--workers", after)
     assert resumed.code == 0, resumed.err
@@ -178,12 +178,13 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_interrupted_from_the_keyboard(tmp_path: Path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupted_from_the_keyboard(workers, tmp_path: Path):
     """One sentence, and the same command goes on."""
     recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 60"))
     arguments = ["run", str(recipe), "--algorithm", "ditto", "--quiet"]
     folder = tmp_path / "stopped" / "ditto" / "seed-0"
-    command = [*COMMAND, *arguments, "--out", tmp_path / "stopped"]
+    command = [*COMMAND, *arguments, "--out", tmp_path / "stopped", "--workers", str(workers)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     until(lambda: rounds_done(folder) > 1)
     os.killpg(process.pid, signal.SIGINT)

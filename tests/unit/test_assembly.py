@@ -311,3 +311,13 @@ def test_the_best_round_is_the_one_validation_prefers(tmp_path: Path):
     assert (result.best_round, result.last_round) == (best, 8)
     assert result.value("accuracy") == pytest.approx(means["test", 8])
     assert result.value("best_accuracy") == pytest.approx(means["test", best])
+
+
+def test_the_same_data_cannot_be_cut_in_two_ways():
+    """Two cuts of the same data overlap: one group's test examples would train the other."""
+    groups = [
+        {"name": "a", "count": 2},
+        {"name": "b", "count": 2, "partition": {"by": "quantity"}},
+    ]
+    with pytest.raises(UsageError, match="groups a and b cut the same data in different ways"):
+        assemble(recipe(*groups), 0, None)

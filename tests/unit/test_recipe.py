@@ -97,6 +97,12 @@ def test_one_model_or_several_in_turns():
     ]
 
 
+def test_no_model_at_all_is_an_error():
+    for nothing in ([], {}):
+        with pytest.raises(UsageError, match="a model needs a name"):
+            recipe(model=nothing)
+
+
 def test_an_algorithm_has_its_own_options_and_the_common_local_training():
     table = {"fedavg": {}, "ditto": {"strength": 0.7, "personal_epochs": 3}}
     given = recipe(algorithms=table, local={"lr": 0.3, "epochs": 2})
@@ -178,7 +184,8 @@ def test_changes_lie_over_the_scale_and_the_last_one_wins(tmp_path: Path):
     ("two words", "two words"), ("a=b", "a=b"), ("it's", "it's"), ("[1, 2]", [1, 2]),
     ('["a", "b"]', ["a", "b"]), ("{ lr = 0.5 }", {"lr": 0.5}), (" 7 ", 7),
     ("2020-02-03", date(2020, 2, 3)), ("0x10", 16), ("1_000", 1000), ("cnn4", "cnn4"),
-    ("path/to.file:Name", "path/to.file:Name"),
+    ("path/to.file:Name", "path/to.file:Name"), ('say "no"', 'say "no"'),
+    ("back\\slash", "back\\slash"),
 ])  # fmt: skip
 def test_a_change_is_any_toml_value_or_bare_words(text, value, tmp_path: Path):
     given = load_recipe(write_recipe(tmp_path), changes=[f"scales.any.key={text}"])

@@ -29,6 +29,7 @@ def shown(*arguments: str) -> str:
     (["list", "algorithms"], "scaffold"),
     (["list", "models"], "textcnn"),
     (["list", "datasets"], "femnist"),
+    (["list", "tasks"], "classification"),
     (["list", "recipes"], "demo"),
     (["list", "metrics"], "accuracy"),
 ])  # fmt: skip

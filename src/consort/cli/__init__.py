@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 
 def main() -> None:
     """Runs the command; what went wrong is one sentence, unless `--debug` asks for more."""
     from consort.cli.app import app
-    from consort.errors import ClientFailed, ConsortError
+    from consort.errors import ConsortError
 
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(arguments)
-    except ConsortError as error:
+    except (ConsortError, OSError) as error:
         if debug:
-            if isinstance(error, ClientFailed):
-                print(error.traceback, file=sys.stderr)
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+            print(getattr(error, "traceback", ""), file=sys.stderr)
+            traceback.print_exc()
+        else:
+            print(f"error: {_sentence(error)}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 1))
+
+
+def _sentence(error: Exception) -> str:
+    """Errors of the system name the file first, as ours do."""
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

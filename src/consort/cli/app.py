@@ -170,11 +170,20 @@ def report(
     """Write one self-contained HTML page about one run or several."""
     from consort.comparison import runs_below
     from consort.report.page import write_report
-    from consort.results import Result
+    from consort.results import NoResults, Result
 
-    found = sorted({run.resolve() for folder in folders for run in runs_below(folder)})
+    results, without = [], []
+    for run in sorted({run.resolve() for folder in folders for run in runs_below(folder)}):
+        try:
+            results.append(Result.load(run))
+        except NoResults as error:
+            without.append(error)
+    if not results:
+        raise without[0]
+    for reason in without:
+        typer.echo(f"left out: {reason}", err=True)
     path = out or folders[0] / "report.html"
-    write_report([Result.load(run) for run in found], path)
+    write_report(results, path)
     typer.echo(str(path))
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -54,7 +55,7 @@ class ProgressWatcher(Watcher):
 
     def failed(self, error: ClientFailed) -> None:
         """Tells the user at once."""
-        self.progress.console.print(f"[yellow]went on without {error}[/yellow]")
+        self.progress.console.print(f"[yellow]went on without {escape(str(error))}[/yellow]")
 
     def finished(self) -> None:
         """Leaves the bar of rounds full and takes the other away."""
@@ -82,7 +83,7 @@ class Screen:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=Console(stderr=True, quiet=quiet),
             auto_refresh=False,  # no thread of its own: workers are forked from this process
             disable=quiet,
         )
@@ -129,9 +130,10 @@ class Screen:
         for verdict in verdicts:
             colour = _COLOURS[verdict.outcome]
             self.console.print(
-                f"[{colour}]{verdict.outcome:>9}[/{colour}]  {verdict.claim}  [dim]{verdict.detail}"
+                f"[{colour}]{verdict.outcome:>9}[/{colour}]  {escape(verdict.claim)}  "
+                f"[dim]{escape(verdict.detail)}"
             )
-        self.console.print(f"report: {page}", soft_wrap=True, highlight=False)
+        self.console.print(f"report: {page}", soft_wrap=True, highlight=False, markup=False)
 
     def federation(self, description: Mapping[str, Any], page: Path) -> None:
         """Who holds what, in a table, and where the pictures are."""
@@ -148,7 +150,7 @@ class Screen:
             "(Gini)",
             highlight=False,
         )
-        self.console.print(f"pictures: {page}", soft_wrap=True, highlight=False)
+        self.console.print(f"pictures: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
 _CAPTION = (
@@ -160,7 +162,8 @@ _CAPTION = (
 def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
     lines = compare_table(results, published)
     seeds = len({result.seed for result in results})
-    title = f"{results[0].about['title']} ({seeds} seed{'s' if seeds > 1 else ''}, test data)"
+    title = escape(results[0].about["title"])
+    title += f" ({seeds} seed{'s' if seeds > 1 else ''}, test data)"
     columns = ["last", "best", "worst", "MiB", "s"]
     if published:
         columns.append("paper")

@@ -163,7 +163,7 @@ def _serve(
     while True:
         try:
             order = _receive(pipe)
-        except EOFError:
+        except (EOFError, ConnectionError):
             return
         if order["shared"]["delivery"] != seen:
             seen, shared = order["shared"]["delivery"], broadcast.read(order["shared"])
@@ -175,7 +175,10 @@ def _serve(
         errors = [r.error and [r.error.client, r.error.reason, r.error.traceback] for r in replies]
         contents = up.write([reply.content for reply in replies])
         seconds = [reply.seconds for reply in replies]
-        _send(pipe, {"contents": contents, "errors": errors, "seconds": seconds})
+        try:
+            _send(pipe, {"contents": contents, "errors": errors, "seconds": seconds})
+        except ConnectionError:
+            return
 
 
 def _send(pipe: Connection, message: dict[str, Any]) -> None:

@@ -246,7 +246,13 @@ def test_a_run_is_resumed_from_its_folder_alone(tmp_path: Path):
 def test_a_recipe_with_groups_is_resumed_too(tmp_path: Path):
     groups = [
         {"name": "a", "count": 2, "classes": [3, 1]},
-        {"name": "b", "count": 1, "partition": {"by": "dirichlet"}, "model": [MLP]},
+        {
+            "name": "b",
+            "count": 1,
+            "data": {**VECTORS, "examples": 60},
+            "partition": {"by": "dirichlet"},
+            "model": [MLP],
+        },
     ]
     given = recipe(*groups, algorithms={"fedper": {}})
     expected = numbers(prepare_run(given, "fedper", 0, tmp_path / "a").go())

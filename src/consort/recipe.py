@@ -88,6 +88,11 @@ class Recipe:
             raise UsageError("a recipe needs at least one algorithm, such as [algorithms.fedavg]")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise UsageError(f"seeds = {self.seeds}: give at least one, and each only once")
+        for table in self.published:
+            for name in table.values:
+                if name not in self.algorithms:
+                    where = f"published numbers ({table.source})"
+                    raise UsageError(f"{where}: no algorithm {did_you_mean(name, self.algorithms)}")
         names = [group.name for group in self.groups]
         for name in names:
             if names.count(name) > 1:

@@ -310,3 +310,9 @@ def test_recipes_are_found_by_path_and_by_name(tmp_path: Path, monkeypatch):
 def test_a_file_that_cannot_be_read(tmp_path: Path):
     with pytest.raises(UsageError, match=r"nothing\.toml cannot be read: No such file"):
         load_recipe(tmp_path / "nothing.toml")
+
+
+def test_published_numbers_are_of_algorithms_in_the_recipe():
+    paper = {"source": "Somebody 2020", "metric": "accuracy", "values": {"fedavgg": 61.2}}
+    with pytest.raises(UsageError, match=r"Somebody 2020\): no algorithm 'fedavgg'.*'fedavg'"):
+        recipe(published=[paper])

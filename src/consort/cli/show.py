@@ -146,7 +146,7 @@ class Screen:
         sizes = [client["train"] for client in clients.values()]
         self.console.print(
             f"{len(clients)} clients, partition {description['partition']}; label skew "
-            f"{distance:.2f} (0: all alike, 1: nothing in common), size skew {gini(sizes):.2f} "
+            f"{distance:.2f} (0: all clients are alike), size skew {gini(sizes):.2f} "
             "(Gini)",
             highlight=False,
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +20,7 @@ from consort.errors import ClientFailed, UsageError
 from consort.messages import Call, Payload, Reply
 
 Chunk = Sequence[Call]
+_PR_SET_PDEATHSIG = 1
 _AHEAD = 4  # chunks per worker that may be finished before their turn to be yielded comes
 
 
@@ -156,6 +159,7 @@ def _serve(
 ) -> None:
     """The life of a worker: it ends when the other end of its pipe does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
     for stranger in strangers:
         stranger.close()
     seen = 0
@@ -179,6 +183,12 @@ def _serve(
             _send(pipe, {"contents": contents, "errors": errors, "seconds": seconds})
         except ConnectionError:
             return
+
+
+def _die_with_parent() -> None:
+    """Ends this process in the middle of a call, too: a resumed run must be the only writer."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _send(pipe: Connection, message: dict[str, Any]) -> None:

@@ -349,14 +349,17 @@ from consort.engines.host import ClientHost
 from consort.engines.workers import Workers
 
 engine = Workers(ClientHost(tiny_federation(6), Probe(), 0, 3, StateStore()), 3)
-replies = engine.deliver(calls("wait", seconds=0.2))
-next(replies)
-print(*(worker.process.pid for worker in engine.workers), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+def end(*_):
+    print(*(worker.process.pid for worker in engine.workers), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+signal.signal(signal.SIGALRM, end)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+next(engine.deliver(calls("wait", seconds=600)))
 """
 
 
-def test_the_processes_end_when_their_parent_is_killed():
+def test_the_processes_end_in_the_middle_of_a_call_when_their_parent_is_killed():
     root = Path(__file__).parents[3]
     child = subprocess.run(
         [sys.executable, "-c", CHILD, str(root)],

@@ -155,10 +155,6 @@ class Params(Mapping[str, Tensor]):
         """The Euclidean length."""
         return math.sqrt(self.dot(self))
 
-    def is_finite(self) -> bool:
-        """Whether no number is infinite or NaN."""
-        return all(bool(torch.isfinite(tensor).all()) for tensor in self._tensors.values())
-
     def equals(self, other: Params) -> bool:
         """Whether names, shapes and all values agree."""
         return self.keys() == other.keys() and all(

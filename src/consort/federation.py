@@ -18,6 +18,7 @@ from consort.errors import UsageError
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
 from consort.params import Params
+from consort.randomness import derive
 from consort.roster import Roster
 from consort.tasks import Task
 
@@ -97,12 +98,15 @@ class Federation:
             member = self.members[client]
             key = member.architecture
             if key not in self._architectures:
-                self._architectures[key] = Blueprint(self._build(member))
+                self._architectures[key] = Blueprint(self._build(member, self.seed))
             self._blueprints[client] = self._architectures[key]
         return self._blueprints[client]
 
-    def _build(self, member: Member) -> MultiTaskModel:
-        model = build(member.model, member.tasks, member.example, self.seed, self.batchnorm)
+    def _draw(self, client: str, number: int) -> Params:
+        return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
+
+    def _build(self, member: Member, seed: int) -> MultiTaskModel:
+        model = build(member.model, member.tasks, member.example, seed, self.batchnorm)
         if self.compute.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model
@@ -127,6 +131,7 @@ class Federation:
             architectures,
             {key: self.blueprint(name).params for key, name in representatives.items()},
             {name: tuple(self.members[name].tasks) for name in self.client_ids},
+            self._draw,
         )
 
     def pooled(self) -> Federation:

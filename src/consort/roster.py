@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from consort.errors import UsageError
@@ -20,6 +20,8 @@ class Roster:
     architectures: Mapping[str, Hashable]
     initial: Mapping[Hashable, Params]
     tasks: Mapping[str, tuple[str, ...]]
+    draw: Callable[[str, int], Params]
+    """Other initial weights of a client's model: one draw for every number."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -42,6 +44,11 @@ class Roster:
             if theirs.shapes != common.shapes:
                 raise UsageError(self._difference(first, other, common, theirs, roles))
         return common
+
+    def starts(self, count: int) -> list[Params]:
+        """Different initial weights of a model that all clients share, the usual ones first."""
+        common = self.shared()
+        return [common, *(self.draw(self.ids[0], number) for number in range(1, count))]
 
     def _representatives(self) -> list[str]:
         """One client of every architecture."""

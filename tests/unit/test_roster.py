@@ -71,3 +71,17 @@ def test_other_architectures_are_an_error_with_a_way_out():
     with pytest.raises(UsageError, match="one architecture and the same tasks, or choose"):
         roster.shared("encoder")
     assert roster.shared("nothing").shapes == {}
+
+
+def test_starts_are_the_usual_one_and_others_drawn_independently():
+    starts = tiny_federation().roster.starts(3)
+    again = tiny_federation().roster.starts(4)
+    assert starts[0].equals(tiny_federation().roster.shared())
+    assert all(one.equals(other) for one, other in zip(starts, again, strict=False))
+    distances = [(starts[i] - starts[j]).norm() for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert min(distances) > 0.5 * starts[0].norm()
+
+
+def test_unlike_clients_have_no_common_starts():
+    with pytest.raises(UsageError, match="c0 and c1 differ"):
+        unlike_models_federation().roster.starts(2)

@@ -99,10 +99,8 @@ class StateStore:
     def _stamps(self, client: str) -> list[Stamp]:
         if self.folder is None:
             return list(self._memory.get(client, ()))
-        try:
-            names = os.listdir(f"{self.folder}/{client}")  # noqa: PTH208 (once per call: quick)
-        except FileNotFoundError:
-            return []
+        folder = f"{self.folder}/{client}"  # no Path: this is asked once per call
+        names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
         return [_stamp(name) for name in names if name.endswith(".state")]
 
     def _path(self, client: str, stamp: Stamp) -> Path:

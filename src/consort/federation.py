@@ -56,13 +56,12 @@ class Blueprint:
         self.params = Params.of(model)
         self.shapes = self.params.shapes
         self.stackable = can_be_stacked(model)
-        self._live = [*model.parameters(), *model.buffers()]
-        self._initial = [tensor.detach().clone() for tensor in self._live]
+        self._live = [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
+        self._initial = [tensor.clone() for tensor in self._live]
 
     def fresh(self) -> MultiTaskModel:
         """The model with its initial weights, whoever used it before."""
-        with torch.no_grad():
-            torch._foreach_copy_(self._live, self._initial)
+        torch._foreach_copy_(self._live, self._initial)
         return self.model
 
 

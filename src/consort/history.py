@@ -82,10 +82,11 @@ _quoted = lru_cache(maxsize=1 << 16)(json.dumps)
 def _line(row: Row) -> str:
     """One row as JSON, put together by hand: a thousand clients have many rows a round."""
     round_, metric, value, *texts, n = row
-    named = zip(_TEXTS, texts, strict=True)
-    middle = "".join(f',"{name}":{_quoted(text)}' for name, text in named if text)
     what = f'"metric":{_quoted(metric)},"value":{json.dumps(value)}'
-    return f'{{"round":{round_},{what}{middle},"n":{n}}}\n'
+    for name, text in zip(_TEXTS, texts, strict=True):
+        if text:
+            what += f',"{name}":{_quoted(text)}'
+    return f'{{"round":{round_},{what},"n":{n}}}\n'
 
 
 def _read(path: Path) -> Iterable[Row]:

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.autograd.graph import _engine_run_backward
+from torch.autograd.variable import Variable
 
 from consort.client import Client
 from consort.cohort import Cohort
@@ -30,6 +30,7 @@ Adjust = Callable[[Sequence[str], Sequence[Tensor], Sequence[Tensor]], Sequence[
 
 
 _ONE = torch.ones(())
+_run_backward = Variable._execution_engine.run_backward  # type: ignore[attr-defined]
 _GATHERED = 1 << 18  # numbers that are shuffled at a time, if more than an epoch is that small
 
 
@@ -50,13 +51,10 @@ def gradients_of_sum(
     roots = tuple(loss for loss in losses.values() if loss.requires_grad)
     ones = (_ONE,) * len(roots)
     # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
-    grads = _engine_run_backward(
-        roots, ones, False, False, tuple(params), True, accumulate_grad=False
-    )
-    return [
-        torch.zeros_like(param) if grad is None else grad
-        for param, grad in zip(params, grads, strict=True)
-    ]
+    grads = _run_backward(roots, ones, False, False, tuple(params), True, accumulate_grad=False)
+    if any(grad is None for grad in grads):
+        grads = [torch.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)]
+    return grads
 
 
 def pull_towards(anchor: Params, strength: float) -> Adjust:
@@ -145,8 +143,10 @@ class LocalTraining:
                 if self.clip is not None:
                     grads = clip_by_norm(grads, self.clip)
                 optimizer.step(values, list(grads), rate)
-                total += self.checked(sum(loss.item() for loss in losses.values()), client.round)
+                for loss in losses.values():
+                    total += loss.item()
                 steps += 1
+                self.checked(total, client.round)
         return Trained(total / max(steps, 1), steps)
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
@@ -194,10 +194,10 @@ class LocalTraining:
             epochs = min(-(-left // per_epoch), max(1, _GATHERED // examples.inputs.numel()))
             orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
             shuffled = examples.take(torch.cat(orders))
-            for epoch in range(epochs):
-                part = shuffled.rows(epoch * count, count)
-                yield from islice(part.batches(self.batch), left)
-                left -= per_epoch
+            full, rest = divmod(count, self.batch)
+            sizes = ([self.batch] * full + [rest] * bool(rest)) * epochs
+            yield from islice(shuffled.split(sizes), left)
+            left -= per_epoch * epochs
 
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate in a round (rounds count from 1)."""

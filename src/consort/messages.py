@@ -6,8 +6,9 @@ import dataclasses
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from consort.errors import ClientFailed, NoReplies, Refused
 from consort.params import Params, mean
 
 Payload = dict[str, Any]
+NamedTensor = tuple[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Call:
     evaluation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reply:
     """One client's answer, or the error in its place."""
 
@@ -47,6 +49,11 @@ class Reply:
     content: Payload = field(default_factory=dict)
     error: ClientFailed | None = None
     seconds: float = 0.0
+
+    @cached_property
+    def tensors(self) -> list[NamedTensor]:
+        """What `tensors_in` finds in the content, looked for once."""
+        return tensors_in(self.content)
 
 
 class Each(dict[str, Any]):
@@ -153,31 +160,35 @@ def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
         raise Refused(f"the message is damaged ({type(error).__name__})") from error
 
 
-def tensors_in(value: Any) -> Iterator[tuple[str, Tensor]]:
+def tensors_in(value: Any) -> list[NamedTensor]:
     """Every tensor in a payload with its name inside a `Params`, or an empty name.
 
     Refuses what is neither a tensor nor a plain value.
     """
-    if value is None or isinstance(value, bool | int | float | str):
-        return
-    if isinstance(value, Tensor):
-        yield "", value
-    elif isinstance(value, Params):
-        yield from value.items()
+    found: list[NamedTensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[NamedTensor]) -> None:
+    if isinstance(value, Params):
+        found += value.items()
+    elif isinstance(value, Tensor):
+        found.append(("", value))
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from tensors_in(item)
+            _collect(item, found)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from tensors_in(item)
-    else:
+            _collect(item, found)
+    elif value is not None and not isinstance(value, bool | int | float | str):
         raise _unsendable(value)
 
 
-def check(payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuses a payload whose numbers are not finite or whose parameters are not the model's."""
+def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuses tensors whose numbers are not finite and parameters that are not the model's."""
     floating = []
-    for name, tensor in tensors_in(payload):
+    for name, tensor in tensors:
         if name and name not in shapes:
             raise Refused(f"its model has no parameter {name!r}")
         if name and tensor.shape != shapes[name]:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from typing import Any
 
 import torch
@@ -75,16 +84,17 @@ class Params(Mapping[str, Tensor]):
     def load_into(self, module: nn.Module) -> None:
         """Overwrites the tensors of the same names in a module; the others stay."""
         live = slots(module)
-        unknown = [name for name in self._tensors if name not in live]
-        if unknown:
-            raise UsageError(f"the model has no parameter {unknown[0]!r}: architectures differ")
-        targets = [live[name] for name in self._tensors]
-        for (name, source), target in zip(self._tensors.items(), targets, strict=True):
+        targets = []
+        for name, source in self._tensors.items():
+            target = live.get(name)
+            if target is None:
+                raise UsageError(f"the model has no parameter {name!r}: architectures differ")
             if source.shape != target.shape:
                 raise UsageError(
                     f"parameter {name!r} has shape {tuple(source.shape)} where the model has "
                     f"{tuple(target.shape)}: architectures differ"
                 )
+            targets.append(target)
         with torch.no_grad():
             _each(torch._foreach_copy_, targets, self._values())
 
@@ -96,6 +106,19 @@ class Params(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+    # A Mapping's own views look every value up again.
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._tensors.keys()
+
+    def values(self) -> ValuesView[Tensor]:
+        """The tensors."""
+        return self._tensors.values()
+
+    def items(self) -> ItemsView[str, Tensor]:
+        """The names with their tensors."""
+        return self._tensors.items()
 
     def __repr__(self) -> str:
         return f"Params({len(self)} tensors, {self.size:,} numbers)"

@@ -325,9 +325,9 @@ def good_payload() -> dict[str, Any]:
 
 
 def test_a_good_payload_passes():
-    check(good_payload(), SHAPES)
-    check({}, SHAPES)
-    check({"part": Params({"heads.t.b": torch.zeros(2)})}, SHAPES)
+    check(tensors_in(good_payload()), SHAPES)
+    check(tensors_in({}), SHAPES)
+    check(tensors_in({"part": Params({"heads.t.b": torch.zeros(2)})}), SHAPES)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -335,9 +335,9 @@ def test_a_good_payload_passes():
 def test_numbers_that_are_not_finite_are_refused(bad, dtype):
     spoilt = torch.tensor([0.0, bad], dtype=dtype)
     with pytest.raises(Refused, match=r"heads\.t\.b holds NaN or infinite values"):
-        check({"model": Params({"heads.t.b": spoilt})}, SHAPES)
+        check(tensors_in({"model": Params({"heads.t.b": spoilt})}), SHAPES)
     with pytest.raises(Refused, match="a tensor holds NaN or infinite values"):
-        check({"list": [{"deep": (1, spoilt)}]}, SHAPES)
+        check(tensors_in({"list": [{"deep": (1, spoilt)}]}), SHAPES)
 
 
 @pytest.mark.parametrize(("name", "tensor", "reason"), [
@@ -352,11 +352,11 @@ def test_numbers_that_are_not_finite_are_refused(bad, dtype):
 ])  # fmt: skip
 def test_parameters_that_are_not_the_models_are_refused(name, tensor, reason):
     with pytest.raises(Refused, match=reason):
-        check({"parts": [Params({name: tensor})]}, SHAPES)
+        check(tensors_in({"parts": [Params({name: tensor})]}), SHAPES)
 
 
 def test_tensors_are_found_wherever_they_are():
-    found = list(tensors_in(good_payload()))
+    found = tensors_in(good_payload())
     assert [name for name, _ in found] == ["encoder.w", "heads.t.b", "", "", ""]
     assert [tensor.numel() for _, tensor in found] == [6, 2, 1, 7, 2]
 

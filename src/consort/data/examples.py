@@ -42,9 +42,14 @@ class Examples:
 
     def batches(self, size: int) -> Iterator[Examples]:
         """Views of `size` examples each, in order; the last may be smaller."""
-        count = len(self)
-        for start in range(0, count, size):
-            yield self.rows(start, min(size, count - start))
+        full, rest = divmod(len(self), size)
+        return self.split([size] * full + [rest] * bool(rest))
+
+    def split(self, sizes: list[int]) -> Iterator[Examples]:
+        """Views of so many examples each, one after the other."""
+        targets = (target.split(sizes) for target in self.targets.values())
+        for inputs, *parts in zip(self.inputs.split(sizes), *targets, strict=True):
+            yield Examples(inputs, dict(zip(self.targets, parts, strict=True)))
 
     def rows(self, start: int, length: int) -> Examples:
         """So many examples from `start` on, as views."""

@@ -95,24 +95,23 @@ class ClientHost:
         )
         method = getattr(self.algorithm, first.method)
         content = method(cohort, **stack_payloads([call.payload for call in calls]))
-        self._keep_secret(content)
+        self._keep_secret(Reply("", content))
         seconds = (time.perf_counter() - start) / len(ids)
         contents = split_content(content, ids)
         return [Reply(c, part, seconds=seconds) for c, part in zip(ids, contents, strict=True)]
 
     def _answer(self, call: Call) -> Reply:
-        start = time.perf_counter()
         try:
-            content = self._run(call)
+            return self._run(call)
         except ConsortError as error:
             return Reply(call.client, error=ClientFailed(call.client, str(error)))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             failed = ClientFailed(call.client, reason, traceback.format_exc())
             return Reply(call.client, error=failed)
-        return Reply(call.client, content, seconds=time.perf_counter() - start)
 
-    def _run(self, call: Call) -> Payload:
+    def _run(self, call: Call) -> Reply:
+        start = time.perf_counter()
         method = getattr(self.algorithm, call.method, None)
         if not is_on_client(method):
             raise ConsortError(f"{call.method} is not a method that clients answer")
@@ -123,25 +122,27 @@ class ClientHost:
         remembered = self.store.load(call.client, before)
         client = self._client(call, blueprint.fresh(), dict(remembered))
         content: Payload = method(client, **call.payload)  # type: ignore[misc]
-        self._keep_secret(content)
+        reply = Reply(call.client, content, seconds=time.perf_counter() - start)
+        self._keep_secret(reply)
         if not call.evaluation:
             self._keep(client, stamp, remembered)
-        return content
+        return reply
 
     def _seed(self, call: Call) -> int:
         return derive(self.seed, call.round, call.client, call.method, call.turn)
 
-    def _keep_secret(self, content: Payload) -> None:
+    def _keep_secret(self, reply: Reply) -> None:
         """Refuses to send what the algorithm promises to keep, and what cannot be sent."""
-        for name, _ in tensors_in(content):
-            if any(has_role(name, role) for role in self.algorithm.private):
-                raise Failure(f"{name!r} is private in this algorithm and was not sent")
+        for name, _ in reply.tensors:
+            for role in self.algorithm.private:
+                if has_role(name, role):
+                    raise Failure(f"{name!r} is private in this algorithm and was not sent")
 
     def _check_once(self, payload: Payload, blueprint: Blueprint) -> None:
         """What was sent to the client before as well was checked then."""
         seen = (blueprint, *payload.values())
         if list(map(id, seen)) != list(map(id, self._seen)):
-            check(payload, blueprint.shapes)
+            check(tensors_in(payload), blueprint.shapes)
             self._seen = seen
 
     def _client(self, call: Call, model: MultiTaskModel, state: State) -> Client:

@@ -5,29 +5,29 @@ Each wraps an engine and is one, so algorithms never see them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from consort.engines.engine import Engine
 from consort.errors import ClientFailed, Refused
-from consort.messages import Call, Payload, Reply, check, tensors_in
+from consort.messages import Call, NamedTensor, Payload, Reply, check, tensors_in
 from consort.participation import happens
 
 ErrorPolicy = Literal["stop", "skip", "retry"]
 
 
-def bytes_by_role(payload: Payload) -> dict[str, int]:
-    """The size of every tensor in a payload, summed by the role its name begins with.
+def bytes_by_role(tensors: Iterable[NamedTensor]) -> dict[str, int]:
+    """The size of all tensors of a payload, summed by the role its name begins with.
 
     Plain numbers and text count as nothing: they are small, and every engine writes them in
     its own way.
     """
-    sizes: Counter[str] = Counter()
-    for name, tensor in tensors_in(payload):
-        sizes[name.split(".", 1)[0] or "other"] += tensor.numel() * tensor.element_size()
-    return dict(sizes)
+    sizes: dict[str, int] = {}
+    for name, tensor in tensors:
+        role = name.split(".", 1)[0] or "other"
+        sizes[role] = sizes.get(role, 0) + tensor.nbytes
+    return sizes
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Metered(Wrapper):
         """Reports (call, bytes down, bytes up, seconds) for every reply."""
         down = _Remembering()
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
-            self.record(call, down.sizes(call.payload), bytes_by_role(reply.content), reply.seconds)
+            self.record(call, down.sizes(call.payload), bytes_by_role(reply.tensors), reply.seconds)
             yield reply
 
 
@@ -69,7 +69,7 @@ class _Remembering:
     def sizes(self, payload: Payload) -> dict[str, int]:
         key = tuple(map(id, payload.values()))
         if key != self.key:
-            self.key, self.value = key, bytes_by_role(payload)
+            self.key, self.value = key, bytes_by_role(tensors_in(payload))
         return self.value
 
 
@@ -83,7 +83,7 @@ class Checked(Wrapper):
         """Turns a reply that cannot be right into an error reply."""
         for reply in self.engine.deliver(calls):
             try:
-                check(reply.content, self.shapes(reply.client))
+                check(reply.tensors, self.shapes(reply.client))
             except Refused as refusal:
                 reply = Reply(reply.client, error=RefusedReply(reply.client, str(refusal)))
             yield reply

@@ -26,7 +26,7 @@ class Mlp(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The features of a batch."""
-        features = inputs.flatten(1)
+        features = inputs.flatten(1) if inputs.ndim > 2 else inputs
         for layer in self.layers:
             features = layer(features).relu()
         return features

@@ -37,6 +37,10 @@ class MultiTaskModel(nn.Module):
         self.heads = nn.ModuleDict(heads)
         self.batchnorm: BatchNormPolicy = batchnorm
         self._slots: dict[str, Tensor] | None = None
+        self._paths = {
+            task: (*([self.decoders[task]] if task in self.decoders else []), head)
+            for task, head in self.heads.items()
+        }
 
     def slots(self) -> dict[str, Tensor]:
         """The live tensors that take part in federation: see `consort.params.slots`."""
@@ -58,7 +62,6 @@ class MultiTaskModel(nn.Module):
 
     def output(self, task: str, features: Tensor) -> Tensor:
         """One task's output from the encoder's features."""
-        if task in self.decoders:
-            features = self.decoders[task](features)
-        output: Tensor = self.heads[task](features)
-        return output
+        for module in self._paths[task]:
+            features = module(features)
+        return features

@@ -20,7 +20,7 @@ from consort.engines.wrappers import (
     bytes_by_role,
 )
 from consort.errors import ClientFailed
-from consort.messages import Call, Payload, Reply
+from consort.messages import Call, Payload, Reply, tensors_in
 from consort.params import Params
 
 CLIENTS = ("a", "b", "c")
@@ -102,13 +102,13 @@ def test_bytes_are_sizes_of_tensors_by_the_first_part_of_their_names():
         "examples": 12,
         "text": "abc",
     }  # fmt: skip
-    assert bytes_by_role(payload) == {
+    assert bytes_by_role(tensors_in(payload)) == {
         "encoder": 5 * 3 * 4 + 5 * 8 + 1 * 3 * 4,
         "heads": 2 * 2,
         "buffers": 4,
         "other": 7,
     }
-    assert bytes_by_role({"examples": 3}) == {}
+    assert bytes_by_role(tensors_in({"examples": 3})) == {}
 
 
 def test_what_goes_down_and_up_is_reported_for_every_client():

@@ -30,7 +30,7 @@ Adjust = Callable[[Sequence[str], Sequence[Tensor], Sequence[Tensor]], Sequence[
 
 
 _ONE = torch.ones(())
-_run_backward = Variable._execution_engine.run_backward  # type: ignore[attr-defined]
+_run_backward = Variable._execution_engine.run_backward
 _GATHERED = 1 << 18  # numbers that are shuffled at a time, if more than an epoch is that small
 
 
@@ -53,7 +53,8 @@ def gradients_of_sum(
     # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
     grads = _run_backward(roots, ones, False, False, tuple(params), True, accumulate_grad=False)
     if any(grad is None for grad in grads):
-        grads = [torch.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)]
+        pairs = zip(grads, params, strict=True)
+        return [torch.zeros_like(param) if grad is None else grad for grad, param in pairs]
     return grads
 
 

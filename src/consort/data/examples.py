@@ -47,9 +47,10 @@ class Examples:
 
     def split(self, sizes: list[int]) -> Iterator[Examples]:
         """Views of so many examples each, one after the other."""
-        targets = (target.split(sizes) for target in self.targets.values())
-        for inputs, *parts in zip(self.inputs.split(sizes), *targets, strict=True):
-            yield Examples(inputs, dict(zip(self.targets, parts, strict=True)))
+        targets = (torch.split_with_sizes(target, sizes) for target in self.targets.values())
+        inputs = torch.split_with_sizes(self.inputs, sizes)
+        for part, *others in zip(inputs, *targets, strict=True):
+            yield Examples(part, dict(zip(self.targets, others, strict=True)))
 
     def rows(self, start: int, length: int) -> Examples:
         """So many examples from `start` on, as views."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,6 +12,7 @@ from torch import Generator
 from consort.client import Client
 from consort.engines.engine import Engine
 from consort.errors import UsageError
+from consort.history import Row
 from consort.messages import Call, Each, Payload, Replies
 from consort.randomness import generator_for
 from consort.roster import Roster
@@ -60,6 +61,8 @@ class Clients:
     evaluation: bool = False
     asked: list[str] = field(default_factory=list)
     """The methods asked for in this round so far, in order."""
+    notes: list[Row] = field(default_factory=list)
+    """What the algorithm wants to be remembered of this round, for its pictures."""
 
     def ask(self, method: Callable[..., Payload], /, **payload: Any) -> Replies:
         """Asks every client of the cohort and waits for all answers."""
@@ -91,6 +94,11 @@ class Clients:
         """The part of this cohort with these ids."""
         chosen = set(ids)
         return replace(self, ids=tuple(client for client in self.ids if client in chosen))
+
+    def note(self, name: str, value: float | Mapping[str, float], part: str = "") -> None:
+        """Keeps a number of this round, or one per client, in the history."""
+        values = value if isinstance(value, Mapping) else {"": value}
+        self.notes.extend(Row(self.round, name, v, c, part=part) for c, v in values.items())
 
     @property
     def generator(self) -> Generator:
@@ -132,7 +140,10 @@ class Algorithm(Generic[S]):
         raise NotImplementedError
 
     def evaluate(self, server: S, clients: Clients) -> Replies:
-        """Asks every client for the scores of its models: `{model: scores}` per client."""
+        """Asks every client for the scores of its models: `{model: scores}` per client.
+
+        Numbers beside the scores are kept in the history under their names.
+        """
         raise NotImplementedError
 
     @classmethod

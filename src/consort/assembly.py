@@ -157,6 +157,11 @@ def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share
         raise UsageError(f"group {group.name}: `classes` needs data with a single task")
     if len(set(group.classes)) < len(group.classes):
         raise UsageError(f"group {group.name}: classes = {group.classes} names one of them twice")
+    if len(group.classes) == 1:
+        raise UsageError(
+            f"group {group.name}: classes = {group.classes} leaves nothing to tell apart: "
+            "name at least two"
+        )
     strange = set(group.classes) - set(dataset.labels.tolist())
     if strange:
         raise UsageError(f"group {group.name}: {dataset.name} has no class {min(strange)}")

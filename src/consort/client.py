@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Generator
@@ -37,6 +37,8 @@ class Client:
     generator: Generator
     round: int
     rounds: int
+    scored: bool = field(default=False, init=False)
+    """Whether `score` was called."""
 
     @property
     def examples(self) -> int:
@@ -50,4 +52,5 @@ class Client:
 
     def score(self) -> Payload:
         """The metrics of the model as it is now, on validation and test data."""
+        self.scored = True
         return score(self.model, self.tasks, self.data)

@@ -19,6 +19,7 @@ from consort.data.examples import Examples
 from consort.errors import Failure, UsageError
 from consort.optimizers import clip_by_norm, make_optimizer
 from consort.params import BUFFERS, Params, has_role, slots
+from consort.scoring import BATCH, recompute_statistics
 from consort.types import Count, CountOrNone, NotNegative, Positive, Probability
 
 Objective = Callable[[Client, Examples], dict[str, Tensor]]
@@ -165,6 +166,28 @@ class LocalTraining:
             total += self.checked(losses.mean().item(), cohort.round)
             steps += 1
         return Trained(total / max(steps, 1), steps)
+
+    @torch.inference_mode()
+    def loss(self, client: Client, examples: Examples) -> float:
+        """The mean loss per example of the model as it is tested; infinite if it is no number."""
+        if client.model.batchnorm == "recompute":
+            recompute_statistics(client.model, client.data.train)
+        client.model.eval()
+        total = 0.0
+        for batch in examples.batches(BATCH):
+            losses = self.weighted(task_losses(client, batch))
+            total += len(batch) * sum(loss.item() for loss in losses.values())
+        return total / len(examples) if math.isfinite(total) else math.inf
+
+    def choose(self, client: Client, models: Sequence[Params], examples: Examples) -> int:
+        """Loads the model with the smallest loss, the first of several such, and says which."""
+        losses = []
+        for model in models:
+            model.load_into(client.model)
+            losses.append(self.loss(client, examples))
+        best = losses.index(min(losses))
+        models[best].load_into(client.model)
+        return best
 
     @property
     def fits_cohorts(self) -> bool:

@@ -19,13 +19,14 @@ from consort.statistics import Spread, Summary, spread, summarise
 if TYPE_CHECKING:
     from consort.recipe import Published
 
-MIB = 2**20
+TUNED = "tuned"
+"""The model after local training that nobody else sees."""
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
 
 _ASPECTS: tuple[Aspect, ...] = ("round", "client", "role")
-_COSTS = ("bytes", "bytes_up", "bytes_down", "seconds")
+_COSTS = ("bytes", "bytes_up", "bytes_down", "seconds", "client_seconds")
 _FIELDS = ("algorithm", "seed", "reports", "tasks", "clients")
 
 
@@ -59,6 +60,7 @@ class _Index:
         self.bytes: dict[str, Counter[tuple[int, str, str]]] = defaultdict(Counter)
         self.client_seconds: dict[str, float] = defaultdict(float)
         self.rounds: dict[str, dict[int, float]] = defaultdict(dict)
+        self.notes: dict[str, dict[tuple[int, str, str], float]] = defaultdict(dict)
         for row in rows:
             self._take(row)
 
@@ -69,8 +71,10 @@ class _Index:
         elif row.metric in ("bytes_up", "bytes_down"):
             direction = row.metric.removeprefix("bytes_")
             self.bytes[direction][row.round, row.client, row.part] += int(row.value)
-        elif row.client:
+        elif row.client and row.metric == "seconds":
             self.client_seconds[row.client] += row.value
+        elif row.client or row.part:
+            self.notes[row.metric][row.round, row.client, row.part] = row.value
         else:
             self.rounds[row.metric][row.round] = row.value
 
@@ -214,120 +218,61 @@ class Result:
                 sizes[key[position]] += size
         return dict(sorted(sizes.items()))
 
-    def by_client(self, metric: str, round: int, split: str = "test") -> dict[str, float]:
+    def by_client(
+        self, metric: str, round: int, split: str = "test", model: str = ""
+    ) -> dict[str, float]:
         """Every client's value of a metric: the mean over its tasks that have this metric."""
         values: dict[str, list[float]] = defaultdict(list)
         for task in self.tasks:
-            for client, value in self.clients_at(round, task, metric, split).items():
+            for client, value in self.clients_at(round, task, metric, split, model).items():
                 values[client].append(value)
         return {client: _mean(values[client]) for client in sorted(values)}
 
     def metric_names(self) -> list[str]:
         """What `value` can be asked for."""
-        tested = {s.metric for s in self.series if s.split == "test" and s.model == self.reports}
-        metrics = sorted(tested | set(self.own_metrics))
-        best = [f"best_{metric}" for metric in metrics]
-        return [*metrics, *best, *(f"worst_{metric}" for metric in self.own_metrics), *_COSTS]
+        tested = [s for s in self.series if s.split == "test"]
+        metrics = {s.metric for s in tested if s.model == self.reports} | set(self.own_metrics)
+        tuned = {s.metric for s in tested if s.model == TUNED}
+        own = [metric for metric in self.own_metrics if metric in tuned]
+        return [
+            *sorted(metrics),
+            *(f"best_{metric}" for metric in sorted(metrics)),
+            *(f"worst_{metric}" for metric in self.own_metrics),
+            *(f"{TUNED}_{metric}" for metric in sorted(tuned)),
+            *(f"worst_{TUNED}_{metric}" for metric in own),
+            *_COSTS,
+        ]
 
     def value(self, name: str) -> float:
         """One number for a table or a claim.
 
         `accuracy` is the mean over clients (of the mean over a client's tasks) of the reported
         model on test data in the last round, `best_accuracy` the same in the best round by
-        validation, `worst_accuracy` the worst client in the last round. `bytes`, `bytes_up`,
-        `bytes_down` and `seconds` are totals of the run. What diverged is not a number.
+        validation, `worst_accuracy` the worst client in the last round; `tuned_accuracy` and
+        `worst_tuned_accuracy` are those after local training. `bytes`, `bytes_up`,
+        `bytes_down`, `seconds` and `client_seconds` are totals of the run. What diverged is not a number.
         """
         names = self.metric_names()
         if name not in names:
             raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(names)}")
         if name in _COSTS:
             return self._cost(name)
-        metric = name.removeprefix("best_").removeprefix("worst_")
+        measured = name.removeprefix("best_").removeprefix("worst_")
+        metric = measured.removeprefix(f"{TUNED}_")
         round_ = self.best_round if name.startswith("best_") else self.last_round
-        values = self.by_client(metric, round_).values()
+        model = self.reports if metric == measured else TUNED
+        values = self.by_client(metric, round_, model=model).values()
         if name.startswith("worst_") and not math.isnan(_mean(values)):
             return min(values) if self.own_metrics[metric] else max(values)
         return _mean(values)
 
     def _cost(self, name: str) -> float:
+        if name == "client_seconds":
+            return math.fsum(self.client_seconds().values())
         if name == "seconds":
             return math.fsum(self.per_round("seconds").values())
         up, down = (sum(self.bytes(direction).values()) for direction in ("up", "down"))
         return float({"bytes": up + down, "bytes_up": up, "bytes_down": down}[name])
-
-
-@dataclass(frozen=True)
-class Line:
-    """One algorithm and one metric in a comparison; every summary is over seeds."""
-
-    algorithm: str
-    metric: str
-    higher_is_better: bool
-    last: Summary
-    """Mean over clients in the last round."""
-    best: Summary
-    """Mean over clients in the best round by validation."""
-    client_std: Summary
-    """Standard deviation among clients in the last round."""
-    worst: Summary
-    """The worst client in the last round."""
-    mib_per_round: Summary
-    seconds_per_round: Summary
-    published: float | None
-    """What a paper reports for this algorithm and metric, on our scale."""
-
-
-def by_algorithm(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The runs of every algorithm, by seed; runs of the same seed are told apart by folder."""
-    groups: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        groups[result.algorithm].append(result)
-    told_apart: dict[str, list[Result]] = {}
-    for algorithm, runs in groups.items():
-        if len({run.seed for run in runs}) == len(runs):
-            told_apart[algorithm] = sorted(runs, key=lambda run: run.seed)
-        else:
-            told_apart |= {f"{algorithm} ({run.folder})": [run] for run in runs}
-    return told_apart
-
-
-def compare_table(results: Sequence[Result], published: Sequence[Published] = ()) -> list[Line]:
-    """One line per algorithm, and per metric where tasks have different ones."""
-    return [
-        _line(algorithm, runs, metric, _published(runs[0].algorithm, metric, published))
-        for algorithm, runs in by_algorithm(results).items()
-        for metric in runs[0].own_metrics
-    ]
-
-
-def _published(algorithm: str, metric: str, sources: Sequence[Published]) -> float | None:
-    for source in sources:
-        if source.metric == metric and algorithm in source.values:
-            return source.values[algorithm] / (100 if source.percent else 1)
-    return None
-
-
-def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float | None) -> Line:
-    def over_seeds(measure: Callable[[Result], float]) -> Summary:
-        return summarise(list(map(measure, runs)))
-
-    return Line(
-        algorithm=algorithm,
-        metric=metric,
-        higher_is_better=runs[0].own_metrics[metric],
-        last=over_seeds(lambda run: run.value(metric)),
-        best=over_seeds(lambda run: run.value(f"best_{metric}")),
-        client_std=over_seeds(lambda run: _client_std(run, metric)),
-        worst=over_seeds(lambda run: run.value(f"worst_{metric}")),
-        mib_per_round=over_seeds(lambda run: run.value("bytes") / MIB / run.rounds_done),
-        seconds_per_round=over_seeds(lambda run: run.value("seconds") / run.rounds_done),
-        published=published,
-    )
-
-
-def _client_std(run: Result, metric: str) -> float:
-    values = list(run.by_client(metric, run.last_round).values())
-    return spread(values, [1.0] * len(values)).std if values else math.nan
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,8 @@ class Schedule:
     """Share of the clients in each round."""
     evaluate_every: CountOrNone = 1
     """Rounds between evaluations; the last round is always evaluated."""
+    tuning_epochs: CountOrNone = 0
+    """Local epochs after which every evaluation scores the model once more, as `tuned`."""
     dropout: Probability = 0.0
     """Probability that a client is not reached in a round (injected on purpose)."""
     stragglers: Probability = 0.0
@@ -104,8 +107,10 @@ class Run:
         ids = self.federation.client_ids
         present = cohort(ids, self.schedule.participation, self.seed, round_)
         self.watcher.round_started(round_, len(present))
+        clients = self._clients(present, round_, engine)
         try:
-            self.server = self.algorithm.round(self.server, self._clients(present, round_, engine))
+            self.server = self.algorithm.round(self.server, clients)
+            self._keep_notes(clients)
         except NoReplies as error:
             self.watcher.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
         self._note(round_, "seconds", time.perf_counter() - start)
@@ -132,14 +137,19 @@ class Run:
     def _evaluate(self, round_: int, engine: Engine) -> None:
         ids = self.federation.evaluation_ids
         start = time.perf_counter()
-        replies = self.algorithm.evaluate(self.server, self._clients(ids, round_, engine, True))
+        clients = self._clients(ids, round_, engine, True)
+        replies = self.algorithm.evaluate(self.server, clients)
         self._note(round_, "evaluation_seconds", time.perf_counter() - start)
-        for client, models in replies.items():
-            for model, splits in models.items():
-                self._note_scores(round_, client, model, splits)
+        for client, content in replies.items():
+            for name, found in content.items():
+                if isinstance(found, Mapping):
+                    self._note_scores(round_, client, name, found)
+                else:
+                    clients.note(name, {client: found})
+        self._keep_notes(clients)
         self.watcher.evaluated(round_, replies)
 
-    def _note_scores(self, round_: int, client: str, model: str, splits: dict[str, Any]) -> None:
+    def _note_scores(self, round_: int, client: str, model: str, splits: Mapping[str, Any]) -> None:
         for split, scores in splits.items():
             for task, metrics in scores["tasks"].items():
                 for metric, value in metrics.items():
@@ -152,7 +162,14 @@ class Run:
         if folder is None and self.workers > 1:  # processes can only share states on disk
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
         store = StateStore(folder)
-        host = ClientHost(self.federation, self.algorithm, self.seed, self.schedule.rounds, store)
+        host = ClientHost(
+            self.federation,
+            self.algorithm,
+            self.seed,
+            self.schedule.rounds,
+            store,
+            self.schedule.tuning_epochs,
+        )
         engine: Engine = Workers(host, self.workers) if self.workers > 1 else Embedded(host)
         stack.callback(engine.close)
         engine = Metered(engine, self._record)
@@ -168,6 +185,10 @@ class Run:
                     self.history.add(Row(call.round, metric, size, call.client, part=role))
             self.history.add(Row(call.round, "seconds", seconds, call.client, part=call.method))
         self.watcher.answered(call)
+
+    def _keep_notes(self, clients: Clients) -> None:
+        for row in clients.notes:
+            self.history.add(row)
 
     def _note(self, round_: int, metric: str, value: float) -> None:
         self.history.add(Row(round_, metric, value))

@@ -17,7 +17,8 @@ from tests.unit.report.sample import load_run
 from consort.errors import Failure, UsageError
 from consort.history import History, Row
 from consort.recipe import Published
-from consort.results import MIB, Result, by_algorithm, compare_table
+from consort.results import Result
+from consort.table import MIB, by_algorithm, compare_table
 
 SHAPE = {"shape": {"metric": "accuracy", "higher_is_better": True}}
 DEPTH = {"depth": {"metric": "rmse", "higher_is_better": False}}

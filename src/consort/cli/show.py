@@ -19,7 +19,8 @@ from consort.errors import ClientFailed, Failure
 from consort.messages import Call, Replies
 from consort.recipe import Published
 from consort.report.skew import gini, label_distance
-from consort.results import Result, compare_table
+from consort.results import Result
+from consort.table import compare_table
 from consort.run import Watcher
 from consort.statistics import format_summary
 
@@ -157,6 +158,7 @@ _CAPTION = (
     "mean over clients in the last round and in the round that is best on validation data; "
     "worst client in the last round; MiB and seconds per round"
 )
+_TUNED = "; tuned: after local training before the test, in the last round"
 
 
 def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
@@ -164,18 +166,21 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
     seeds = len({result.seed for result in results})
     title = escape(results[0].about["title"])
     title += f" ({seeds} seed{'s' if seeds > 1 else ''}, test data)"
-    columns = ["last", "best", "worst", "MiB", "s"]
+    tuned = any(line.tuned for line in lines)
+    columns = ["last", "best", "worst", *["tuned"] * tuned, "MiB", "s"]
     if published:
         columns.append("paper")
-    table = Table(title=title, caption=_CAPTION)
+    table = Table(title=title, caption=_CAPTION + _TUNED * tuned)
     table.add_column("algorithm", no_wrap=True)
     table.add_column("metric", overflow="fold")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for line in lines:
         cells = [format_summary(summary, 3) for summary in (line.last, line.best)]
-        cells += [f"{line.worst.mean:.3f}", f"{line.mib_per_round.mean:.2f}"]
-        cells.append(f"{line.seconds_per_round.mean:.2f}")
+        cells.append(f"{line.worst.mean:.3f}")
+        if tuned:
+            cells.append(format_summary(line.tuned, 3) if line.tuned else "")
+        cells += [f"{line.mib_per_round.mean:.2f}", f"{line.seconds_per_round.mean:.2f}"]
         if published:
             cells.append("" if line.published is None else f"{line.published:.3f}")
         table.add_row(line.algorithm, line.metric, *cells)

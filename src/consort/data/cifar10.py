@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from consort.data.dataset import Dataset
-from consort.data.examples import Examples
-from consort.data.folder import not_found, read_arrays
-from consort.data.pixels import scale
-from consort.errors import Failure, UsageError
-from consort.tasks import Classification
+from consort.data.folder import not_found, read_arrays, read_records
+from consort.data.pixels import labelled_images
+from consort.errors import UsageError
 
 Bytes = NDArray[np.uint8]
 
-RECORD = 1 + 3 * 32 * 32
 BATCHES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")
 PUBLISHED = "cifar-10-batches-bin"
 REDUCED = "images/cifar10_7500.npz"
@@ -32,14 +28,7 @@ def cifar10(folder: Path | None) -> Dataset:
     else:
         layouts = (f"{PUBLISHED}/*.bin", REDUCED)
         raise not_found("cifar10", folder, layouts, twin="synthetic_images")
-    classes = labels.astype(np.int64)
-    return Dataset(
-        name="cifar10",
-        examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(classes)}),
-        tasks={"classify": Classification(10)},
-        labels=classes,
-        prepare=scale,
-    )
+    return labelled_images("cifar10", images, labels.astype(np.int64), classes=10)
 
 
 def _published(folder: Path) -> tuple[Bytes, Bytes]:
@@ -50,12 +39,7 @@ def _published(folder: Path) -> tuple[Bytes, Bytes]:
 def _records(path: Path) -> Bytes:
     if not path.is_file():
         raise UsageError(f"{path} is missing: CIFAR-10 has {', '.join(BATCHES)}")
-    content = np.fromfile(path, dtype=np.uint8)
-    if len(content) == 0 or len(content) % RECORD or content[::RECORD].max() > 9:
-        raise Failure(
-            f"{path} is damaged: records of {RECORD} bytes are expected, the first a class 0 to 9"
-        )
-    return content.reshape(-1, RECORD)
+    return read_records(path, classes=(10,), pixels=3 * 32 * 32)
 
 
 def _reduced(path: Path) -> tuple[Bytes, Bytes]:

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from consort.data.dataset import Dataset
-from consort.data.examples import Examples
 from consort.data.folder import not_found, read_arrays
-from consort.data.pixels import scale
+from consort.data.pixels import labelled_images
 from consort.errors import Failure
-from consort.tasks import Classification
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
@@ -36,14 +33,7 @@ def femnist(folder: Path | None) -> Dataset:
     else:
         layouts = (f"{PUBLISHED}/{{train,test}}/*.json", REDUCED)
         raise not_found("femnist", folder, layouts, twin="synthetic_writers")
-    return Dataset(
-        name="femnist",
-        examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(labels)}),
-        tasks={"classify": Classification(classes)},
-        labels=labels,
-        owners=owners,
-        prepare=scale,
-    )
+    return labelled_images("femnist", images, labels, classes, owners)
 
 
 def _files(folder: Path) -> list[Path]:

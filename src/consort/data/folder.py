@@ -35,3 +35,17 @@ def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
         raise Failure(
             f"{path} is damaged: an .npz file with {', '.join(names)} is expected ({error})"
         ) from error
+
+
+def read_records(path: Path, classes: tuple[int, ...], pixels: int) -> NDArray[np.uint8]:
+    """Records of label bytes, each below its number of classes, and of pixels, one per row."""
+    length = len(classes) + pixels
+    content = np.fromfile(path, dtype=np.uint8)
+    records = content[: len(content) // length * length].reshape(-1, length)
+    whole = len(content) == records.size > 0
+    if not whole or (records[:, : len(classes)] >= classes).any():
+        first = " and ".join(f"a class 0 to {number - 1}" for number in classes)
+        raise Failure(
+            f"{path} is damaged: records of {length} bytes that begin with {first} are expected"
+        )
+    return records

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from consort.data.dataset import Dataset
+from consort.data.examples import Examples
+from consort.tasks import Classification
 
 
 def scale(images: Tensor) -> Tensor:
     """Bytes 0…255 as floats from -1 to 1: mean 0.5 and deviation 0.5 of values in [0, 1]."""
     return images.to(torch.float32).div_(127.5).sub_(1)
+
+
+def labelled_images(
+    name: str,
+    images: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    classes: int,
+    owners: NDArray[np.int64] | None = None,
+) -> Dataset:
+    """A data set of images with one task, `classify`: which of so many classes each one shows."""
+    return Dataset(
+        name=name,
+        examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(labels)}),
+        tasks={"classify": Classification(classes)},
+        labels=labels,
+        owners=owners,
+        prepare=scale,
+    )

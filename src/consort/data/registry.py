@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 DATASETS = {
     "ag_news": "consort.data.ag_news:ag_news",
+    "chest_xray": "consort.data.chest_xray:chest_xray",
     "cifar10": "consort.data.cifar10:cifar10",
+    "cifar100": "consort.data.cifar100:cifar100",
     "femnist": "consort.data.femnist:femnist",
+    "isic2019": "consort.data.isic2019:isic2019",
+    "kvasir": "consort.data.kvasir:kvasir",
     "synthetic_images": "consort.data.synthetic.images:synthetic_images",
     "synthetic_news": "consort.data.synthetic.news:synthetic_news",
     "synthetic_shapes": "consort.data.synthetic.images:synthetic_shapes",
     "synthetic_vectors": "consort.data.synthetic.vectors:synthetic_vectors",
     "synthetic_writers": "consort.data.synthetic.writers:synthetic_writers",
+    "tinyimagenet": "consort.data.tinyimagenet:tinyimagenet",
 }
 """Name → "module:function". The function takes `seed`, `folder` or both, and its options."""
 

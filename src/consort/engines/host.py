@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import torch
@@ -17,6 +18,7 @@ from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payl
 from consort.data.examples import Examples
 from consort.errors import ClientFailed, ConsortError, Failure
 from consort.federation import Blueprint, Federation
+from consort.local import LocalTraining
 from consort.messages import Call, Payload, Reply, check, tensors_in
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params, has_role, statistics
@@ -35,12 +37,14 @@ class ClientHost:
         seed: int,
         rounds: int,
         store: StateStore,
+        tuning_epochs: int = 0,
     ) -> None:
         self.federation = federation
         self.algorithm = algorithm
         self.seed = seed
         self.rounds = rounds
         self.store = store
+        self.tuning_epochs = tuning_epochs
         self._generator = Generator()
         self._seen: tuple[object, ...] = ()
 
@@ -71,7 +75,11 @@ class ClientHost:
         blueprint = self.federation.blueprint(call.client)
         if not (is_batchable(method) and local and local.fits_cohorts and blueprint.stackable):
             return None
-        return id(blueprint), len(self.federation.data(call.client).train)
+        try:
+            examples = len(self.federation.data(call.client).train)
+        except Exception:
+            return None  # answered alone, where errors get the client's name
+        return id(blueprint), examples
 
     def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
         start = time.perf_counter()
@@ -122,11 +130,19 @@ class ClientHost:
         remembered = self.store.load(call.client, before)
         client = self._client(call, blueprint.fresh(), dict(remembered))
         content: Payload = method(client, **call.payload)  # type: ignore[misc]
+        if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
+            content["tuned"] = self._tuned(client)
         reply = Reply(call.client, content, seconds=time.perf_counter() - start)
         self._keep_secret(reply)
         if not call.evaluation:
             self._keep(client, stamp, remembered)
         return reply
+
+    def _tuned(self, client: Client) -> Payload:
+        """Scores of the model that was scored last, after local training that nobody else sees."""
+        local = getattr(self.algorithm, "local", LocalTraining())
+        replace(local, epochs=self.tuning_epochs, steps=None).run(client)
+        return client.score()
 
     def _seed(self, call: Call) -> int:
         return derive(self.seed, call.round, call.client, call.method, call.turn)

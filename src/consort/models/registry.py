@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 
 ENCODERS = {
     "cnn4": "consort.models.cnn4:Cnn4",
+    "htcsignet": "consort.models.htcsignet:HTCSigNet",
     "mlp": "consort.models.mlp:Mlp",
+    "octconvnet": "consort.models.octconv:OctConvNet",
     "resnet": "consort.models.resnet:ResNet",
+    "signet": "consort.models.signet:SigNet",
+    "signet_s": "consort.models.signet:SigNetS",
     "textcnn": "consort.models.textcnn:TextCnn",
+    "vitsignet": "consort.models.vitsignet:ViTSigNet",
+    "vitsignet32": "consort.models.vitsignet:ViTSigNet32",
 }
 """Where each encoder lives.
 

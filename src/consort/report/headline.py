@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from consort.report.html import Columns, Html, table, tiles
 from consort.report.numbers import amount, amount_text, score, summary, words
-from consort.results import Line
+from consort.table import Line
 from consort.statistics import Summary
 
 
@@ -48,12 +48,14 @@ def headline(lines: Sequence[Line]) -> Html:
         "Published": lambda line: score(math.nan if line.published is None else line.published),
         "Std of clients": lambda line: summary(line.client_std),
         "Worst client": lambda line: summary(line.worst, _leads(line, lines, "worst")),
+        "After local training": lambda line: summary(line.tuned) if line.tuned else "",
         "MiB per round": lambda line: amount(line.mib_per_round.mean),
         "Seconds per round": lambda line: amount(line.seconds_per_round.mean),
     }
     superfluous = {
         *(["Metric"] if len(metrics) == 1 else []),
         *(["Published"] if all(line.published is None for line in lines) else []),
+        *(["After local training"] if not any(line.tuned for line in lines) else []),
     }
     shown = {name: show for name, show in columns.items() if name not in superfluous}
     rows = sorted(lines, key=lambda line: metrics.index(line.metric))

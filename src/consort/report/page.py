@@ -25,7 +25,8 @@ from consort.report.html import Content, Html, details, grid, join, plot, proper
 from consort.report.numbers import words
 from consort.report.study import Study
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
-from consort.results import Result, compare_table
+from consort.results import Result
+from consort.table import compare_table
 
 if TYPE_CHECKING:
     from consort.recipe import Published

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from consort.report.drawing import colour
-from consort.results import Result, by_algorithm
+from consort.results import Result
+from consort.table import by_algorithm
 from consort.statistics import Summary, summarise
 
 

@@ -11,11 +11,21 @@ from consort.errors import UsageError
 
 SYNTHETIC = sorted(name for name in DATASETS if name.startswith("synthetic_"))
 TWINS = {
+    "chest_xray": "synthetic_images",
     "cifar10": "synthetic_images",
+    "cifar100": "synthetic_images",
+    "isic2019": "synthetic_images",
+    "kvasir": "synthetic_images",
+    "tinyimagenet": "synthetic_images",
     "femnist": "synthetic_writers",
     "ag_news": "synthetic_news",
 }
 LAYOUTS = {
+    "chest_xray": r"COVID-19_Radiography_Dataset/<class>/images/\*\.png or medical/covid_radio",
+    "cifar100": r"cifar-100-binary/train\.bin beside cifar-100-binary/test\.bin",
+    "isic2019": r"fed_isic2019/ISIC_2019_Training_Input_preprocessed/\*\.jpg or fed_isic2019/ISIC",
+    "kvasir": r"kvasir-dataset-v2/<class>/\*\.jpg",
+    "tinyimagenet": r"tiny-imagenet-200/wnids\.txt beside tiny-imagenet-200/val/val_annotations",
     "cifar10": r"cifar-10-batches-bin/\*\.bin or images/cifar10_7500.npz",
     "femnist": r"femnist/data/\{train,test\}/\*\.json or images/femnist_digits_12clients.npz",
     "ag_news": "ag_news_csv/train.csv .* or text/ag_news/train_subset12000.tsv",

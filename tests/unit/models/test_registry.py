@@ -16,11 +16,18 @@ from consort.tasks import Classification
 
 IMAGE = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(0))
 TEXT = torch.arange(1, 21)
+THIN = {"scale": 0.05, "features": 8}
 SMALL = {
     "cnn4": ({"scale": 0.125}, IMAGE),
+    "htcsignet": ({**THIN, "depth": 1, "stride": 1}, IMAGE.repeat(1, 2, 2)),
     "mlp": ({"hidden": [8]}, IMAGE),
+    "octconvnet": (THIN, IMAGE),
     "resnet": ({"depths": [1, 1], "widths": [4, 8]}, IMAGE),
+    "signet": ({**THIN, "stride": 1}, IMAGE),
+    "signet_s": ({**THIN, "stride": 1}, IMAGE),
     "textcnn": ({"vocabulary": 50, "embedding": 8, "filters": 4, "dropout": 0}, TEXT),
+    "vitsignet": ({**THIN, "depth": 1}, IMAGE),
+    "vitsignet32": ({**THIN, "depth": 1}, IMAGE),
 }
 
 
@@ -64,7 +71,10 @@ def test_the_table_is_left_as_it_was():
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"hidden": [3]}, "a model needs a name: one of cnn4, mlp, resnet, textcnn"),
+        (
+            {"hidden": [3]},
+            "a model needs a name: one of cnn4, htcsignet, mlp, octconvnet, resnet, signet,",
+        ),
         ({"name": "cn4"}, "there is no model 'cn4': did you mean 'cnn4'"),
         ({"name": 3}, "there is no model '3'"),
         ({"name": "textcnn", "filter": 3}, "no option 'filter': did you mean 'filters'"),
@@ -95,14 +105,15 @@ def test_every_model_learns_with_every_parameter(name):
     spec, example = small(name)
     model = build(spec, {"a": Classification(3), "b": Classification(5)}, example, seed=1)
     params = dict(model.named_parameters())
-    batch = torch.stack([example, example.flip(0)])
-    target = torch.tensor([0, 2])
+    # Six different examples: of two, BatchNorm makes plus and minus one, whatever they are.
+    batch = torch.stack([example.roll(3 * place, -1) for place in range(6)])
+    target = torch.tensor([0, 2, 1, 1, 0, 2])
 
     def loss() -> torch.Tensor:
         outputs = model(batch)
         assert {task: output.shape for task, output in outputs.items()} == {
-            "a": (2, 3),
-            "b": (2, 5),
+            "a": (6, 3),
+            "b": (6, 5),
         }
         return sum(F.cross_entropy(output, target) for output in outputs.values())
 
@@ -180,6 +191,12 @@ def test_a_failed_build_leaves_the_global_generator_untouched():
         ("mlp", TEXT, "'mlp' cannot be built for inputs of shape 20 (int64): it needs floating"),
         ("resnet", torch.zeros(3, 32, 32), "of shape 3x32x32 (float32): it needs images larger"),
         ("resnet", torch.zeros(28, 28), "'resnet' cannot be built for inputs of shape 28x28"),
+        (
+            "signet",
+            IMAGE,
+            "of shape 3x32x32 (float32): with stride = 4 it needs images of at least",
+        ),
+        ("vitsignet", TEXT, "'vitsignet' cannot be built for inputs of shape 20 (int64): it needs"),
         ("textcnn", IMAGE, "'textcnn' cannot be built for inputs of shape 3x32x32 (float32)"),
         ("textcnn", TEXT[:4], "of shape 4 (int64): its option 'kernels' has width 5"),
     ],
@@ -331,7 +348,7 @@ def test_building_and_stepping_imports_neither_transformers_nor_the_compiler():
         "from consort.optimizers import clip_by_norm, make_optimizer\n"
         "from consort.tasks import Classification\n"
         "before = set(sys.modules)\n"
-        "ModelSpec.of({'name': 'resnet'})\n"
+        "for name in ('resnet', 'vitsignet', 'htcsignet'): ModelSpec.of({'name': name})\n"
         "model = build(ModelSpec.of({'name': 'cnn4', 'scale': 0.1}), {'t': Classification(3)},"
         " torch.rand(1, 28, 28), 0)\n"
         "params = list(model.parameters())\n"

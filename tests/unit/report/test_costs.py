@@ -14,7 +14,7 @@ from consort.report.costs import (
     traffic_per_round,
 )
 from consort.report.study import Study
-from consort.results import MIB
+from consort.table import MIB
 
 
 @pytest.fixture

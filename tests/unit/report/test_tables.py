@@ -13,7 +13,7 @@ from consort.report.headline import headline, headline_tiles
 from consort.report.numbers import UNKNOWN
 from consort.report.study import Study
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
-from consort.results import compare_table
+from consort.table import compare_table
 
 SHAPE = {"shape": TASKS["shape"]}
 

@@ -47,7 +47,9 @@ def _parts(
         case "iid":
             return iid(len(dataset), clients, rng)
         case "dirichlet":
-            return dirichlet(dataset.labels, clients, cut.alpha, cut.min_examples, rng)
+            return dirichlet(
+                dataset.labels, clients, cut.alpha, cut.min_examples, rng, cut.balanced
+            )
         case "classes":
             return classes(dataset.labels, clients, cut.classes_per_client, rng)
         case "quantity":

@@ -9,6 +9,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    StrictBool,
     model_serializer,
     model_validator,
 )
@@ -17,6 +18,7 @@ Scheme = Literal["iid", "dirichlet", "classes", "quantity", "natural", "domain",
 
 _SCHEMES_WITH: dict[str, tuple[Scheme, ...]] = {
     "alpha": ("dirichlet", "quantity"),
+    "balanced": ("dirichlet",),
     "classes_per_client": ("classes",),
 }
 
@@ -30,6 +32,8 @@ class Cut(BaseModel):
 
     by: Scheme = "iid"
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.5
+    balanced: StrictBool = False
+    """Whether a client with its fair share of all examples gets no further classes."""
     classes_per_client: Annotated[int, Field(ge=1)] = 2
     min_examples: Annotated[int, Field(ge=1)] = 10
     """No client has fewer examples than this, all its parts together."""

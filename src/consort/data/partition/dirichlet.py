@@ -17,36 +17,65 @@ def dirichlet(
     alpha: float,
     min_examples: int,
     rng: np.random.Generator,
+    balanced: bool = False,
 ) -> list[NDArray[np.int64]]:
     """All examples; the smaller `alpha`, the fewer clients hold most of a class.
 
+    If `balanced`, a client that has its fair share of all examples gets no further classes.
     Proportions are drawn again, up to 100 times, until nobody has less than `min_examples`.
     """
     classes, sizes = np.unique(labels, return_counts=True)
-    counts = _counts(sizes, clients, alpha, min_examples, rng)
+    draw = _balanced if balanced else _independent
+    for _ in range(ATTEMPTS):
+        counts = draw(sizes, clients, alpha, rng)
+        if counts.sum(axis=0).min() >= min_examples:
+            return _dealt(labels, classes, counts, rng)
+    raise UsageError(
+        f"in {ATTEMPTS} draws with alpha = {alpha:g} some of {clients} clients always had fewer "
+        f"than min_examples = {min_examples}: raise alpha, or lower min_examples or clients"
+    )
+
+
+def _independent(
+    sizes: NDArray[np.int64], clients: int, alpha: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """How many examples of each class (row) each client (column) gets."""
+    shares = rng.dirichlet(np.full(clients, alpha), len(sizes))
+    return _whole(shares, sizes[:, None])
+
+
+def _balanced(
+    sizes: NDArray[np.int64], clients: int, alpha: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The same, class by class among those who have less than a fair share so far.
+
+    To draw proportions of these clients alone is to draw those of all, strike out the others'
+    and scale up the rest: both are the same distribution.
+    """
+    counts = np.zeros((len(sizes), clients), dtype=np.int64)
+    for row, size in zip(counts, sizes, strict=True):
+        wanting = np.flatnonzero(counts.sum(axis=0) < sizes.sum() / clients)
+        row[wanting] = _whole(rng.dirichlet(np.full(len(wanting), alpha)), size)
+    return counts
+
+
+def _whole(shares: NDArray[np.float64], sizes: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
+    """Whole numbers in these proportions (last axis) that add up to `sizes`."""
+    ends = np.rint(np.cumsum(shares, axis=-1) * sizes).astype(np.int64)
+    ends[..., -1:] = sizes
+    return np.diff(ends, prepend=0, axis=-1)
+
+
+def _dealt(
+    labels: NDArray[np.int64],
+    classes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> list[NDArray[np.int64]]:
+    """The examples of each client, given how many it gets of each class."""
+    clients = counts.shape[1]
     holder = np.empty_like(labels)
     for label, pieces in zip(classes, counts, strict=True):
         members = rng.permutation(np.flatnonzero(labels == label))
         holder[members] = np.repeat(np.arange(clients), pieces)
     return grouped(holder, clients)
-
-
-def _counts(
-    sizes: NDArray[np.int64],
-    clients: int,
-    alpha: float,
-    min_examples: int,
-    rng: np.random.Generator,
-) -> NDArray[np.int64]:
-    """How many examples of each class (row) each client (column) gets."""
-    for _ in range(ATTEMPTS):
-        shares = rng.dirichlet(np.full(clients, alpha), len(sizes))
-        ends = np.rint(np.cumsum(shares, axis=1) * sizes[:, None]).astype(np.int64)
-        ends[:, -1] = sizes
-        counts = np.diff(ends, prepend=0, axis=1)
-        if counts.sum(axis=0).min() >= min_examples:
-            return counts
-    raise UsageError(
-        f"in {ATTEMPTS} draws with alpha = {alpha:g} some of {clients} clients always had fewer "
-        f"than min_examples = {min_examples}: raise alpha, or lower min_examples or clients"
-    )

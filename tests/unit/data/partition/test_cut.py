@@ -15,6 +15,7 @@ def test_defaults():
     ("option", "value", "schemes"),
     [
         ("alpha", 0.3, ("dirichlet", "quantity")),
+        ("balanced", True, ("dirichlet",)),
         ("classes_per_client", 3, ("classes",)),
         ("min_examples", 4, SCHEMES),
         ("test", 0.3, SCHEMES),
@@ -36,6 +37,7 @@ def test_an_option_is_refused_where_it_means_nothing(by, option, value, schemes)
         {"alhpa": 1},
         {"by": "dirichlet", "alpha": 0},
         {"by": "dirichlet", "alpha": float("inf")},
+        {"by": "dirichlet", "balanced": "no"},
         {"by": "classes", "classes_per_client": 0},
         {"min_examples": 0},
         {"validation": 0},

@@ -68,6 +68,14 @@ def test_another_seed_gives_another_partition(cut):
     assert len(prints) == 3
 
 
+def test_a_recipe_can_ask_for_balance():
+    cuts = [Cut(by="dirichlet", alpha=0.3, min_examples=3, balanced=b) for b in (False, True)]
+    free, balanced = (partition(DATASET, 6, cut, 0) for cut in cuts)
+    assert fingerprint(free) != fingerprint(balanced) == "a8f210be8eba3575"
+    assert len(everything(balanced)) == 600
+    assert max(sum(map(len, pieces(share))) for share in balanced) < 200, "100 are fair"
+
+
 def test_natural_clients_are_the_owners():
     shares = partition(DATASET, 12, Cut(by="natural"), 0)
     assert [set(DATASET.owners[everything([share])]) for share in shares] == (

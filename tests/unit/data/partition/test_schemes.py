@@ -97,6 +97,86 @@ def test_dirichlet_gives_up_and_says_what_to_change():
         dirichlet(LABELS, 50, 0.01, 10, rng())
 
 
+# Balanced
+
+UNEVEN = np.repeat(np.arange(10), [300, 20, 150, 90, 10, 130, 60, 140, 40, 60])
+some_labels = st.sampled_from([LABELS, UNEVEN, UNEVEN[::-1].copy()])
+any_alpha = st.sampled_from([0.01, 0.1, 0.5, 1.0, 100.0])
+
+
+def biggest_class(labels):
+    return np.bincount(labels).max()
+
+
+@few
+@given(seed=seeds, labels=some_labels, clients=st.integers(1, 20), alpha=any_alpha)
+def test_balanced_dirichlet_deals_out_everything_and_stops_at_a_fair_share(
+    seed, labels, clients, alpha
+):
+    parts = dirichlet(labels, clients, alpha, 0, rng(seed), balanced=True)
+    assert_complete(parts, len(labels))
+    fair = len(labels) / clients
+    assert max(sizes(parts)) < fair + biggest_class(labels)
+    again = dirichlet(labels, clients, alpha, 0, rng(seed), balanced=True)
+    assert all(map(np.array_equal, parts, again))
+    for part in parts:
+        known = np.bincount(labels[part], minlength=10)
+        before_last = known[: np.flatnonzero(known)[-1]].sum() if len(part) else 0
+        assert before_last < fair, "nothing was added to a fair share"
+
+
+@few
+@given(seed=seeds, clients=st.integers(1, 10), alpha=st.floats(0.1, 100), least=st.integers(1, 10))
+def test_balanced_dirichlet_leaves_nobody_short(seed, clients, alpha, least):
+    parts = dirichlet(LABELS, clients, alpha, least, rng(seed), balanced=True)
+    assert_complete(parts, len(LABELS))
+    assert min(sizes(parts)) >= least
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_balance_makes_sizes_more_alike_and_keeps_the_skew(alpha):
+    def spread_and_skew(balanced):
+        cuts = [dirichlet(LABELS, 10, alpha, 1, rng(seed), balanced) for seed in range(30)]
+        purity = [np.bincount(LABELS[part]).max() / len(part) for cut in cuts for part in cut]
+        return np.mean([np.std(sizes(cut)) for cut in cuts]), np.mean(purity)
+
+    (free_spread, free_skew), (spread, skew) = spread_and_skew(False), spread_and_skew(True)
+    assert spread < free_spread
+    assert skew == pytest.approx(free_skew, abs=0.15)
+
+
+def test_balance_makes_no_difference_where_shares_are_fair_anyway():
+    balanced, free = (dirichlet(LABELS, 10, 1000.0, 1, rng(), b) for b in (True, False))
+    assert all(map(np.array_equal, balanced, free))
+
+
+def struck_out_and_scaled_up(clients, alpha, generator):
+    """The sizes of clients when all draw and those with a fair share are struck out."""
+    counts = np.zeros(clients)
+    for size in np.bincount(UNEVEN):
+        shares = generator.dirichlet(np.full(clients, alpha)) * (counts < len(UNEVEN) / clients)
+        counts += shares / shares.sum() * size
+    return counts
+
+
+def test_balanced_dirichlet_is_distributed_as_if_all_drew_and_some_were_struck_out():
+    cuts = 600
+    ours = [sizes(dirichlet(UNEVEN, 6, 0.5, 0, rng(seed), True)) for seed in range(cuts)]
+    theirs = [struck_out_and_scaled_up(6, 0.5, rng(seed + cuts)) for seed in range(cuts)]
+    ours, theirs = np.sort(ours), np.sort(theirs)
+    error = np.sqrt((ours.var(0) + theirs.var(0)) / cuts)
+    assert (np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error + 1).all()
+    assert ours.std(0) == pytest.approx(theirs.std(0), rel=0.2)
+
+
+def test_balanced_dirichlet_gives_up_too():
+    with pytest.raises(UsageError, match=r"100 draws with alpha = 0\.01 some of 50 .*raise"):
+        dirichlet(LABELS, 50, 0.01, 10, rng(), balanced=True)
+
+
+# Classes
+
+
 @few
 @given(seed=seeds, clients=st.integers(1, 60), held=st.integers(1, 10))
 def test_classes_gives_exactly_so_many_classes_to_everyone(seed, clients, held):
@@ -108,6 +188,17 @@ def test_classes_gives_exactly_so_many_classes_to_everyone(seed, clients, held):
     holders = np.bincount(np.concatenate([np.unique(LABELS[p]) for p in parts]), minlength=10)
     assert np.ptp(holders) <= 1
     assert all(map(np.array_equal, parts, classes(LABELS, clients, held, rng(seed))))
+
+
+@pytest.mark.parametrize(("clients", "holders"), [(10, 1), (20, 2)])
+def test_ten_of_a_hundred_classes_each(clients, holders):
+    labels = np.arange(6000) % 100
+    parts = classes(labels, clients, 10, rng())
+    assert_complete(parts, 6000)
+    counts = np.array([np.bincount(labels[part], minlength=100) for part in parts])
+    assert ((counts > 0).sum(axis=1) == 10).all()
+    assert ((counts > 0).sum(axis=0) == holders).all()
+    assert set(counts[counts > 0]) == {60 // holders}
 
 
 def test_classes_does_not_always_pair_the_same_ones():

@@ -1,0 +1,96 @@
+"""The table of a comparison: one line per algorithm, every number over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from consort.results import TUNED, Result
+from consort.statistics import Summary, spread, summarise
+
+if TYPE_CHECKING:
+    from consort.recipe import Published
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Line:
+    """One algorithm and one metric in a comparison; every summary is over seeds."""
+
+    algorithm: str
+    metric: str
+    higher_is_better: bool
+    last: Summary
+    """Mean over clients in the last round."""
+    best: Summary
+    """Mean over clients in the best round by validation."""
+    client_std: Summary
+    """Standard deviation among clients in the last round."""
+    worst: Summary
+    """The worst client in the last round."""
+    tuned: Summary | None
+    """Mean over clients in the last round after local training, where that was measured."""
+    mib_per_round: Summary
+    seconds_per_round: Summary
+    published: float | None
+    """What a paper reports for this algorithm and metric, on our scale."""
+
+
+def by_algorithm(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The runs of every algorithm, by seed; runs of the same seed are told apart by folder."""
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[result.algorithm].append(result)
+    told_apart: dict[str, list[Result]] = {}
+    for algorithm, runs in groups.items():
+        if len({run.seed for run in runs}) == len(runs):
+            told_apart[algorithm] = sorted(runs, key=lambda run: run.seed)
+        else:
+            told_apart |= {f"{algorithm} ({run.folder})": [run] for run in runs}
+    return told_apart
+
+
+def compare_table(results: Sequence[Result], published: Sequence[Published] = ()) -> list[Line]:
+    """One line per algorithm, and per metric where tasks have different ones."""
+    return [
+        _line(algorithm, runs, metric, _published(runs[0].algorithm, metric, published))
+        for algorithm, runs in by_algorithm(results).items()
+        for metric in runs[0].own_metrics
+    ]
+
+
+def _published(algorithm: str, metric: str, sources: Sequence[Published]) -> float | None:
+    for source in sources:
+        if source.metric == metric and algorithm in source.values:
+            return source.values[algorithm] / (100 if source.percent else 1)
+    return None
+
+
+def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float | None) -> Line:
+    def over_seeds(measure: Callable[[Result], float]) -> Summary:
+        return summarise(list(map(measure, runs)))
+
+    tuned = f"{TUNED}_{metric}"
+    measured = all(tuned in run.metric_names() for run in runs)
+    return Line(
+        algorithm=algorithm,
+        metric=metric,
+        higher_is_better=runs[0].own_metrics[metric],
+        last=over_seeds(lambda run: run.value(metric)),
+        best=over_seeds(lambda run: run.value(f"best_{metric}")),
+        client_std=over_seeds(lambda run: _client_std(run, metric)),
+        worst=over_seeds(lambda run: run.value(f"worst_{metric}")),
+        tuned=over_seeds(lambda run: run.value(tuned)) if measured else None,
+        mib_per_round=over_seeds(lambda run: run.value("bytes") / MIB / run.rounds_done),
+        seconds_per_round=over_seeds(lambda run: run.value("seconds") / run.rounds_done),
+        published=published,
+    )
+
+
+def _client_std(run: Result, metric: str) -> float:
+    values = list(run.by_client(metric, run.last_round).values())
+    return spread(values, [1.0] * len(values)).std if values else math.nan

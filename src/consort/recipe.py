@@ -16,6 +16,7 @@ from consort.algorithm import Algorithm
 from consort.algorithms.registry import find_algorithm
 from consort.compute import Compute
 from consort.data.partition import Cut
+from consort.data.partition.cut import SCHEME_OPTIONS
 from consort.errors import UsageError
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
@@ -223,8 +224,16 @@ def anchored(value: Any, folder: Path) -> Any:
 
 
 def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
-    """A table with another laid over it, key by key."""
+    """A table with another laid over it, key by key.
+
+    Options belong to what they are options of: a change of `name` (of data, of a model) takes
+    nothing over from the old table, and a change of `by` (of a partition) not the old scheme's.
+    """
     result = dict(table)
+    if changes.get("name", result.get("name")) != result.get("name"):
+        result = {}
+    if changes.get("by", result.get("by")) != result.get("by"):
+        result = {key: value for key, value in result.items() if key not in SCHEME_OPTIONS}
     for key, value in changes.items():
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):

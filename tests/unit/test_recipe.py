@@ -247,6 +247,23 @@ def test_nothing_and_itself_change_nothing(table):
     assert merged(table, {}) == merged({}, table) == merged(table, table) == table
 
 
+def test_options_go_with_what_they_are_options_of():
+    table = {
+        "data": {"name": "kvasir", "size": 32},
+        "partition": {"by": "dirichlet", "alpha": 0.1, "balanced": True, "test": 0.25},
+    }
+    changes = {"data": {"name": "cifar10"}, "partition": {"by": "classes"}}
+    assert merged(table, changes) == {
+        "data": {"name": "cifar10"},
+        "partition": {"by": "classes", "test": 0.25},
+    }
+    same = {"data": {"name": "kvasir"}, "partition": {"by": "dirichlet", "alpha": 0.5}}
+    assert merged(table, same) == {
+        "data": {"name": "kvasir", "size": 32},
+        "partition": {"by": "dirichlet", "alpha": 0.5, "balanced": True, "test": 0.25},
+    }
+
+
 FULL: dict[str, Any] = {
     "title": "Ünlike",
     "about": "two\nlines",

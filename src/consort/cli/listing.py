@@ -6,7 +6,11 @@ import tomllib
 
 from consort.registry import first_line
 
-TASKS = {"classification": "consort.tasks.classification:Classification"}
+TASKS = {
+    "classification": "consort.tasks.classification:Classification",
+    "detection": "consort.tasks.signature:Detection",
+    "identification": "consort.tasks.signature:Identification",
+}
 METRICS = {
     "accuracy": "share of examples with the right label (classification)",
     "balanced_accuracy": "mean recall over the classes a client really has (classification)",

@@ -31,6 +31,8 @@ class Dataset:
     tasks: dict[str, Task]
     labels: NDArray[np.int64]
     """The class of each example, for label skew and stratified splits."""
+    strata: NDArray[np.int64] | None = None
+    """What splits keep in proportion, where that is finer than the class."""
     owners: NDArray[np.int64] | None = None
     """The natural client (a writer, a hospital) of each example, where there is one."""
     domains: NDArray[np.int64] | None = None

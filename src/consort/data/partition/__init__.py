@@ -34,9 +34,10 @@ def partition(dataset: Dataset, clients: int, cut: Cut, seed: int) -> list[Share
     parts = _parts(dataset, clients, cut, rng)
     _check_sizes(parts, cut)
     tasks = tuple(dataset.tasks)
+    strata = dataset.labels if dataset.strata is None else dataset.strata
     return [
         Share(*split, tasks=(tasks[client % len(tasks)],) if cut.by == "task" else tasks)
-        for client, split in enumerate(divide(parts, dataset.labels, cut.validation, cut.test, rng))
+        for client, split in enumerate(divide(parts, strata, cut.validation, cut.test, rng))
     ]
 
 

@@ -16,11 +16,12 @@ from pydantic import (
 
 Scheme = Literal["iid", "dirichlet", "classes", "quantity", "natural", "domain", "task"]
 
-_SCHEMES_WITH: dict[str, tuple[Scheme, ...]] = {
+SCHEME_OPTIONS: dict[str, tuple[Scheme, ...]] = {
     "alpha": ("dirichlet", "quantity"),
     "balanced": ("dirichlet",),
     "classes_per_client": ("classes",),
 }
+"""The schemes that an option belongs to."""
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
@@ -43,7 +44,7 @@ class Cut(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         for option in self._foreign() & self.model_fields_set:
-            schemes = " or ".join(f'"{scheme}"' for scheme in _SCHEMES_WITH[option])
+            schemes = " or ".join(f'"{scheme}"' for scheme in SCHEME_OPTIONS[option])
             raise ValueError(f'{option} belongs to by = {schemes}, not to by = "{self.by}"')
         if self.validation + self.test >= 1:
             raise ValueError("validation and test leave nothing to train on: lower one of them")
@@ -55,4 +56,4 @@ class Cut(BaseModel):
         return {key: value for key, value in write(self).items() if key not in self._foreign()}
 
     def _foreign(self) -> set[str]:
-        return {option for option, schemes in _SCHEMES_WITH.items() if self.by not in schemes}
+        return {option for option, schemes in SCHEME_OPTIONS.items() if self.by not in schemes}

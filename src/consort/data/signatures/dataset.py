@@ -1,0 +1,40 @@
+"""Signatures as a data set with two tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from consort.data.dataset import Dataset
+from consort.data.examples import Examples
+from consort.tasks.signature import Detection, Identification, identity
+
+
+def signature_dataset(
+    name: str, images: NDArray[np.uint8], users: NDArray[np.int64], genuine: NDArray[np.bool_]
+) -> Dataset:
+    """Images (N, H, W) of bright ink; users count from 0, and no number is left out.
+
+    `identify` tells the user of a genuine signature, `detect` a genuine one (1) from a forgery
+    (0). The user is the label, so that label skew keeps a user's signatures and the forgeries of
+    them together.
+    """
+    claimed, truth = torch.from_numpy(users), torch.from_numpy(genuine.astype(np.int64))
+    return Dataset(
+        name=name,
+        examples=Examples(
+            torch.from_numpy(images[:, None]),
+            {"identify": identity(claimed, truth), "detect": truth},
+        ),
+        tasks={"identify": Identification(int(users.max()) + 1), "detect": Detection()},
+        labels=users,
+        strata=2 * users + genuine,
+        prepare=ink,
+    )
+
+
+def ink(images: Tensor) -> Tensor:
+    """Bytes 0…255 as floats from 0, paper, to 1."""
+    return images.to(torch.float32).div_(255)

@@ -1,0 +1,47 @@
+"""Reading a scanned page, whatever kind of picture it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from consort.data.signatures.preprocess import PAPER, Grey
+from consort.errors import Failure
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = ("png", "tif", "tiff", "jpg", "jpeg", "bmp")
+LARGEST = 64 * 2**20
+"""Pixels; a page of A4 has half as many at 600 dots per inch."""
+
+
+def read_page(path: Path) -> Grey:
+    """The grey levels of a picture in a file; a colour is as grey as it is bright."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            if picture.width * picture.height > LARGEST:
+                raise Image.DecompressionBombError
+            return _grey(picture)
+    except Image.DecompressionBombError as error:
+        raise Failure(f"{path} has more than {LARGEST} pixels: scale it down") from error
+    except FileNotFoundError as error:
+        raise Failure(f"{path} does not exist") from error
+    except Exception as error:  # decoders of damaged files raise almost anything
+        raise Failure(f"{path} cannot be read as a picture: replace or remove it") from error
+
+
+def _grey(picture: Image) -> Grey:
+    """Transparent parts are paper; of 16 bits the upper eight are kept."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        return (np.asarray(picture).astype(np.int64) >> 8).clip(0, PAPER).astype(np.uint8)
+    if picture.has_transparency_data:
+        paper = Image.new("RGBA", picture.size, (PAPER, PAPER, PAPER, PAPER))
+        picture = Image.alpha_composite(paper, picture.convert("RGBA"))
+    return np.asarray(picture.convert("L"))

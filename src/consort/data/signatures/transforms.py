@@ -1,0 +1,153 @@
+"""Twelve ways to change signatures a little (Table 4 of FedMH), each image in a way of its own.
+
+Every function takes a batch of images (N, C, H, W) of bright ink, with values from 0 to 1, and a
+generator, and returns a new batch. Paper is black, so that is what comes in at the edges.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+
+def shear(images: Tensor, generator: Generator) -> Tensor:
+    """Slants the image by up to 8 degrees, along its rows or its columns."""
+    slope = _between(-8, 8, (len(images),), generator).deg2rad().tan()
+    rows = torch.rand(len(images), generator=generator) < 0.5
+    zero = torch.zeros_like(slope)
+    return _warped(images, zero + 1, slope * rows, slope * ~rows, zero + 1, zero, zero)
+
+
+def translation(images: Tensor, generator: Generator) -> Tensor:
+    """Moves the image by up to 5 % of its width and of its height."""
+    x, y = _between(-0.05, 0.05, (2, len(images)), generator)
+    zero = torch.zeros_like(x)
+    width, height = images.shape[3], images.shape[2]
+    return _warped(images, zero + 1, zero, zero, zero + 1, x * width, y * height)
+
+
+def rotation(images: Tensor, generator: Generator) -> Tensor:
+    """Turns the image by up to 10 degrees."""
+    angle = _between(-10, 10, (len(images),), generator).deg2rad()
+    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+    return _warped(images, cos, sin, -sin, cos, zero, zero)
+
+
+def elastic(images: Tensor, generator: Generator) -> Tensor:
+    """Pulls every part of the image somewhere else, smoothly, by up to 4 % of its height."""
+    count, _, height, width = images.shape
+    noise = _between(-1, 1, (count, 2, height, width), generator)
+    shift = blurred(noise, torch.full((count,), height / 16))
+    shift = shift / shift.abs().amax((1, 2, 3), keepdim=True) * (0.04 * height)
+    straight = F.affine_grid(
+        torch.eye(2, 3).expand(count, 2, 3), list(images.shape), align_corners=False
+    )
+    bent = straight + shift.permute(0, 2, 3, 1) * torch.tensor([2 / width, 2 / height])
+    return F.grid_sample(images, bent, align_corners=False)
+
+
+def contrast(images: Tensor, generator: Generator) -> Tensor:
+    """Moves all values from or towards their mean by up to 20 %."""
+    mean = images.mean((1, 2, 3), keepdim=True)
+    return (mean + _factor(0.8, 1.2, images, generator) * (images - mean)).clamp_(0, 1)
+
+
+def brightness(images: Tensor, generator: Generator) -> Tensor:
+    """Makes the ink up to 20 % stronger or weaker."""
+    return (images * _factor(0.8, 1.2, images, generator)).clamp_(0, 1)
+
+
+def gamma(images: Tensor, generator: Generator) -> Tensor:
+    """Raises all values to a power from 0.7 to 1.5."""
+    return images.pow(_factor(0.7, 1.5, images, generator))
+
+
+def gaussian_noise(images: Tensor, generator: Generator) -> Tensor:
+    """Adds the grain of a sensor, with a deviation of 0.02."""
+    return (images + 0.02 * torch.randn(images.shape, generator=generator)).clamp_(0, 1)
+
+
+def gaussian_blur(images: Tensor, generator: Generator) -> Tensor:
+    """Blurs with a deviation of 0.5 to 1.5 pixels."""
+    return blurred(images, _between(0.5, 1.5, (len(images),), generator))
+
+
+def motion_blur(images: Tensor, generator: Generator) -> Tensor:
+    """Smears along a line of 5, 7 or 9 pixels in any direction."""
+    half = torch.randint(2, 5, (len(images), 1, 1), generator=generator)
+    angle = _between(0, math.pi, (len(images), 1, 1), generator)
+    x, y = torch.arange(-4.0, 5.0), torch.arange(-4.0, 5.0)[:, None]
+    along = (x * angle.cos() + y * angle.sin()).abs()
+    aside = (y * angle.cos() - x * angle.sin()).abs()
+    kernels = (1 - aside).clamp_(min=0) * (half + 0.5 - along).clamp_(0, 1)
+    return _filtered(images, kernels / kernels.sum((1, 2), keepdim=True))
+
+
+def cropping(images: Tensor, generator: Generator) -> Tensor:
+    """Removes one to three boxes with sides of 5 to 15 % of the image's."""
+    count, _, height, width = images.shape
+    boxes = torch.randint(1, 4, (count, 1), generator=generator) > torch.arange(3)
+    rows, columns = (
+        _inside(count, side, generator) & boxes[:, :, None] for side in (height, width)
+    )
+    holes = (rows[:, :, :, None] & columns[:, :, None, :]).any(1)
+    return images.masked_fill(holes[:, None], 0)
+
+
+def mixed_noise(images: Tensor, generator: Generator) -> Tensor:
+    """Blends in up to 20 % of a noise pattern or of another image of the batch."""
+    order = torch.randperm(len(images), generator=generator)
+    pattern = torch.rand(images.shape, generator=generator)
+    use_image = torch.rand(len(images), 1, 1, 1, generator=generator) < 0.5
+    other = torch.where(use_image, images[order], pattern)
+    return torch.lerp(images, other, _factor(0, 0.2, images, generator))
+
+
+def blurred(images: Tensor, deviations: Tensor) -> Tensor:
+    """Each image convolved with a Gaussian of its own deviation, in pixels."""
+    reach = math.ceil(3 * float(deviations.max()))
+    steps = torch.arange(-reach, reach + 1.0)
+    kernels = torch.exp(-((steps / deviations[:, None]) ** 2) / 2)
+    kernels = kernels / kernels.sum(1, keepdim=True)
+    return _filtered(_filtered(images, kernels[:, None, :]), kernels[:, :, None])
+
+
+def _filtered(images: Tensor, kernels: Tensor) -> Tensor:
+    """Each image convolved with a kernel of its own (N, h, w)."""
+    count, channels, height, width = images.shape
+    weights = kernels.repeat_interleave(channels, 0)[:, None]
+    padding = kernels.shape[1] // 2, kernels.shape[2] // 2
+    flat = images.reshape(1, count * channels, height, width)
+    return F.conv2d(flat, weights, padding=padding, groups=count * channels).view_as(images)
+
+
+def _warped(
+    images: Tensor, xx: Tensor, xy: Tensor, yx: Tensor, yy: Tensor, x: Tensor, y: Tensor
+) -> Tensor:
+    """Takes the pixel at p from the middle from (xx, xy; yx, yy) p + (x, y), all in pixels."""
+    height, width = images.shape[2:]
+    shape = height / width
+    entries = xx, xy * shape, x * (2 / width), yx / shape, yy, y * (2 / height)
+    grid = F.affine_grid(
+        torch.stack(entries, 1).view(-1, 2, 3), list(images.shape), align_corners=False
+    )
+    return F.grid_sample(images, grid, align_corners=False)
+
+
+def _inside(count: int, side: int, generator: Generator) -> Tensor:
+    """Which of the pixels of a side lie in each of three boxes (N, 3, side)."""
+    length = _between(0.05, 0.15, (count, 3, 1), generator) * side
+    start = torch.rand(count, 3, 1, generator=generator) * (side - length)
+    pixels = torch.arange(side) + 0.5
+    return (start <= pixels) & (pixels < start + length)
+
+
+def _factor(low: float, high: float, images: Tensor, generator: Generator) -> Tensor:
+    return _between(low, high, (len(images), 1, 1, 1), generator)
+
+
+def _between(low: float, high: float, shape: tuple[int, ...], generator: Generator) -> Tensor:
+    return torch.rand(shape, generator=generator) * (high - low) + low

@@ -5,28 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, quantiles
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consort.errors import Failure, UsageError
 from consort.history import History, Row
-from consort.statistics import Spread, Summary, spread, summarise
-
-if TYPE_CHECKING:
-    from consort.recipe import Published
+from consort.statistics import Spread, spread
 
 TUNED = "tuned"
 """The model after local training that nobody else sees."""
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
+Notes: TypeAlias = dict[str, dict[int, dict[str, float]]]
+"""Numbers by part, round and client; no part and no client are empty names."""
 
 _ASPECTS: tuple[Aspect, ...] = ("round", "client", "role")
 _COSTS = ("bytes", "bytes_up", "bytes_down", "seconds", "client_seconds")
+_MEASURED = {"seconds", "evaluation_seconds", "peak_memory_mib"}
 _FIELDS = ("algorithm", "seed", "reports", "tasks", "clients")
 
 
@@ -59,8 +59,7 @@ class _Index:
         self.scores: dict[Series, dict[int, dict[str, tuple[float, int]]]] = defaultdict(dict)
         self.bytes: dict[str, Counter[tuple[int, str, str]]] = defaultdict(Counter)
         self.client_seconds: dict[str, float] = defaultdict(float)
-        self.rounds: dict[str, dict[int, float]] = defaultdict(dict)
-        self.notes: dict[str, dict[tuple[int, str, str], float]] = defaultdict(dict)
+        self.notes: dict[str, Notes] = defaultdict(dict)
         for row in rows:
             self._take(row)
 
@@ -73,10 +72,9 @@ class _Index:
             self.bytes[direction][row.round, row.client, row.part] += int(row.value)
         elif row.client and row.metric == "seconds":
             self.client_seconds[row.client] += row.value
-        elif row.client or row.part:
-            self.notes[row.metric][row.round, row.client, row.part] = row.value
         else:
-            self.rounds[row.metric][row.round] = row.value
+            rounds = self.notes[row.metric].setdefault(row.part, {})
+            rounds.setdefault(row.round, {})[row.client] = row.value
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class Result:
     @property
     def rounds_done(self) -> int:
         """How many rounds were trained."""
-        return len(self._index.rounds["seconds"]) or self.last_round
+        return len(self.per_round("seconds")) or self.last_round
 
     @cached_property
     def own_metrics(self) -> dict[str, bool]:
@@ -203,7 +201,17 @@ class Result:
 
     def per_round(self, metric: str) -> dict[int, float]:
         """A value of the whole run, such as `seconds` or `peak_memory_mib`, in every round."""
-        return dict(sorted(self._index.rounds.get(metric, {}).items()))
+        rounds = self.notes(metric).get("", {})
+        return {r: clients[""] for r, clients in sorted(rounds.items()) if "" in clients}
+
+    @property
+    def noted(self) -> list[str]:
+        """The names under which the algorithm noted numbers."""
+        return sorted(self._index.notes.keys() - _MEASURED)
+
+    def notes(self, name: str) -> Notes:
+        """What was noted under a name."""
+        return self._index.notes.get(name, {})
 
     def client_seconds(self) -> dict[str, float]:
         """How long every client worked, all rounds together."""
@@ -249,8 +257,8 @@ class Result:
         `accuracy` is the mean over clients (of the mean over a client's tasks) of the reported
         model on test data in the last round, `best_accuracy` the same in the best round by
         validation, `worst_accuracy` the worst client in the last round; `tuned_accuracy` and
-        `worst_tuned_accuracy` are those after local training. `bytes`, `bytes_up`,
-        `bytes_down`, `seconds` and `client_seconds` are totals of the run. What diverged is not a number.
+        `worst_tuned_accuracy` are those after local training. `bytes`, `bytes_up`, `bytes_down`,
+        `seconds` and `client_seconds` are totals of the run. What diverged is not a number.
         """
         names = self.metric_names()
         if name not in names:

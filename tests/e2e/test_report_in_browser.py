@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
-from tests.unit.report.sample import TASKS, description, load_run
+from tests.unit.report.sample import TASKS, description, load_run, model_notes
 
 from consort.claims import Verdict
 from consort.report.inspect import write_inspection
@@ -40,11 +40,26 @@ def pages(tmp_path_factory):
         for seed in (0, 1)
     ]
     shape = {"shape": TASKS["shape"]}
-    crowd = load_run(folder / "crowd", clients=1000, rounds=3, tasks=shape)
+    crowd = [
+        load_run(
+            folder / f"crowd-{name}",
+            algorithm=name,
+            clients=1000,
+            rounds=3,
+            tasks=shape,
+            notes=model_notes(1000, 3) if name == "fedfew" else (),
+        )
+        for name in ("fedavg", "fedfew")
+    ]
+    few = [
+        load_run(folder / f"few-{seed}", algorithm="fedfew", seed=seed, notes=notes)
+        for seed, notes in enumerate([model_notes(), model_notes(chosen=2)])
+    ]
     return {
         "single": write_report(runs[2:3], folder / "single.html"),
         "comparison": write_report(runs, folder / "comparison.html", VERDICTS),
-        "crowd": write_report([crowd], folder / "crowd.html"),
+        "crowd": write_report(crowd, folder / "crowd.html"),
+        "models": write_report(few, folder / "models.html"),
         "inspection": write_inspection(description(12), folder / "inspection.html"),
     }
 
@@ -113,7 +128,13 @@ def column(browser, table, index):
 
 @pytest.mark.parametrize(
     ("name", "width"),
-    [("single", DESKTOP), ("comparison", PHONE), ("crowd", DESKTOP), ("inspection", PHONE)],
+    [
+        ("single", DESKTOP),
+        ("comparison", PHONE),
+        ("crowd", DESKTOP),
+        ("models", PHONE),
+        ("inspection", PHONE),
+    ],
 )
 def test_every_picture_is_drawn_without_a_complaint(browser, pages, tmp_path, name, width):
     show(browser, pages[name], width, "dark" if name == "single" else "light")
@@ -138,6 +159,29 @@ def test_pictures_are_drawn_when_they_come_into_view(browser, pages):
     browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", plots[0])
     WebDriverWait(browser, 10).until(lambda _: plots[0].find_elements(By.CSS_SELECTOR, ".main-svg"))
     assert plots[0].size["height"] > 90
+
+
+def test_who_uses_which_model(browser, pages):
+    show(browser, pages["models"])
+    part = browser.find_element(By.ID, "who-uses-which-model")
+    first, second = part.find_elements(By.TAG_NAME, "details")
+    shown = [fold.find_element(By.CSS_SELECTOR, ".plot") for fold in (first, second)]
+    assert [plot.is_displayed() for plot in shown] == [True, False]
+    assert second.text == "fedfew, seed 1: all clients chose model 2: the other models are idle"
+    draw_everything(browser)
+    chosen, clients, models = first.find_elements(By.CSS_SELECTOR, ".plot")
+    digits = [cell.text for cell in chosen.find_elements(By.CSS_SELECTOR, ".heatmap-label")]
+    assert len(digits) == 6 * 10
+    assert set(digits) == {"0", "1", "2"}
+    assert {t.text for t in chosen.find_elements(By.CSS_SELECTOR, ".cbaxis text")} == {
+        "model 0", "model 1", "model 2",
+    }  # fmt: skip
+    assert clients.find_elements(By.CSS_SELECTOR, ".heatmaplayer image")
+    numbers = [cell.text for cell in models.find_elements(By.CSS_SELECTOR, ".heatmap-label")]
+    weights = [r for r in model_notes() if (r.round, r.metric) == (10, "model_weight")]
+    assert sorted(filter(None, numbers)) == sorted(f"{round(row.value, 2):g}" for row in weights)
+    lines = browser.find_elements(By.CSS_SELECTOR, "#noted-by-the-algorithm .lines path.js-line")
+    assert lines
 
 
 def test_a_table_is_sorted_by_clicking_its_heads(browser, pages):

@@ -243,6 +243,33 @@ def test_seconds(tmp_path):
     assert result.rounds_done == 2
 
 
+def test_notes_by_part_round_and_client(tmp_path):
+    rows = [
+        Row(1, "weight", 0.25, "a"),
+        Row(1, "weight", 0.75, "b"),
+        Row(2, "weight", 1.0, "b"),
+        Row(2, "weight", 5.0),
+        Row(1, "weight", 0.5, "a", part="0"),
+        Row(1, "objective", 3.0),
+        Row(2, "seconds", 4.0),
+        Row(2, "seconds", 4.0, "a", part="train"),
+        Row(2, "evaluation_seconds", 4.0),
+        Row(2, "peak_memory_mib", 4.0),
+        Row(2, "bytes_up", 4, "a", part="encoder"),
+        score(2, 0.5),
+    ]
+    result = run(tmp_path, rows)
+    assert result.noted == ["objective", "weight"]
+    assert result.notes("weight") == {
+        "": {1: {"a": 0.25, "b": 0.75}, 2: {"b": 1.0, "": 5.0}},
+        "0": {1: {"a": 0.5}},
+    }
+    assert result.notes("objective") == {"": {1: {"": 3.0}}}
+    assert result.notes("nothing") == {}
+    assert result.per_round("weight") == {2: 5.0}
+    assert result.noted == ["objective", "weight"]
+
+
 def test_values_of_one_task(tmp_path):
     rows = [
         score(1, 0.9, "a", split="validation"),

@@ -18,11 +18,12 @@ from consort.claims import Verdict
 from consort.errors import ClientFailed, Failure
 from consort.messages import Call, Replies
 from consort.recipe import Published
+from consort.report.assignment import idle_models
 from consort.report.skew import gini, label_distance
 from consort.results import Result
-from consort.table import compare_table
 from consort.run import Watcher
 from consort.statistics import format_summary
+from consort.table import compare_table
 
 _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
@@ -128,6 +129,8 @@ class Screen:
             print(json.dumps(_as_data(results, verdicts, page), indent=1))
             return
         self.console.print(_table(results, published))
+        for sentence in idle_models(results):
+            self.console.print(f"[yellow]{escape(sentence)}[/yellow]", highlight=False)
         for verdict in verdicts:
             colour = _COLOURS[verdict.outcome]
             self.console.print(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from consort.report.drawing import MANY_CLIENTS, Trace, colour, faint, figure, over_rounds
+from consort.report.drawing import (
+    DASHES,
+    MANY_CLIENTS,
+    Style,
+    Trace,
+    band,
+    colour,
+    faint,
+    figure,
+    line,
+    over_rounds,
+)
 from consort.report.html import Figure, label
 from consort.report.numbers import words
 from consort.report.study import Study
 from consort.results import Point, Result
 from consort.statistics import summarise
 
-_DASHES = ("solid", "dash", "dot", "dashdot")
 _GREY = "#8a94a6"
 
 
@@ -21,11 +30,11 @@ def curves(study: Study, task: str, metric: str, split: str) -> Figure:
     traces: list[Trace] = []
     for algorithm, runs in study.groups.items():
         for place, model in enumerate(_models(runs, task, metric, split)):
-            points = _over_seeds(runs, task, metric, split, model)
+            points = over_seeds([run.curve(task, metric, split, model) for run in runs])
             style = _style(study, algorithm, model, place)
             if study.one_run or len(runs) > 1:
-                traces += _band(points, style)
-            traces.append(_line(points, style))
+                traces += band(points, style)
+            traces.append(line(points, style))
     return over_rounds(traces, words(metric), **_best_round(study))
 
 
@@ -47,65 +56,23 @@ def _models(runs: Sequence[Result], task: str, metric: str, split: str) -> list[
     return sorted(models, key=lambda model: (model != reported, model))
 
 
-def _over_seeds(
-    runs: Sequence[Result], task: str, metric: str, split: str, model: str
-) -> list[Point]:
+def over_seeds(curves: Sequence[Sequence[Point]]) -> list[Point]:
     """The curve of one run, or the mean curve over the rounds that all runs have."""
-    every = [{p.round: p for p in run.curve(task, metric, split, model)} for run in runs]
-    if len(every) == 1:
-        return list(every[0].values())
+    if len(curves) == 1:
+        return list(curves[0])
+    every = [{p.round: p for p in points} for points in curves]
     shared = sorted(set.intersection(*map(set, every)))
     summaries = ((r, summarise([points[r].mean for points in every])) for r in shared)
     return [Point(r, s.mean, s.mean - s.std, s.mean + s.std) for r, s in summaries]
 
 
-@dataclass(frozen=True)
-class _Style:
-    name: str
-    color: str
-    dash: str
-    shown: bool
-
-    @property
-    def trace(self) -> Trace:
-        return {
-            "type": "scatter",
-            "name": label(self.name),
-            "legendgroup": label(self.name),
-            "visible": True if self.shown else "legendonly",
-        }
-
-
-def _style(study: Study, algorithm: str, model: str, place: int) -> _Style:
+def _style(study: Study, algorithm: str, model: str, place: int) -> Style:
     """Colours tell algorithms apart; if there is only one, its models."""
-    dash = _DASHES[place % len(_DASHES)]
+    dash = DASHES[place % len(DASHES)]
     if study.one_algorithm:
-        return _Style(f"{model} model", colour(place), dash, shown=True)
+        return Style(f"{model} model", colour(place), dash)
     name = f"{algorithm}, {model}" if place else algorithm
-    return _Style(name, study.colours[algorithm], dash, shown=place == 0)
-
-
-def _line(points: Sequence[Point], style: _Style) -> Trace:
-    return style.trace | {
-        "mode": "lines+markers" if len(points) <= 25 else "lines",
-        "x": [p.round for p in points],
-        "y": [p.mean for p in points],
-        "line": {"color": style.color, "dash": style.dash, "width": 2},
-        "marker": {"size": 5},
-        "hovertemplate": "round %{x}: %{y:.3f}",
-    }
-
-
-def _band(points: Sequence[Point], style: _Style) -> list[Trace]:
-    edge = style.trace | {
-        "mode": "lines",
-        "x": [p.round for p in points],
-        "line": {"width": 0},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-    fill = {"fill": "tonexty", "fillcolor": faint(style.color)}
-    return [edge | {"y": [p.low for p in points]}, edge | fill | {"y": [p.high for p in points]}]
+    return Style(name, study.colours[algorithm], dash, shown=place == 0)
 
 
 def _best_round(study: Study) -> Trace:

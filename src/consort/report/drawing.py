@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import quantiles
 from typing import Any, TypeAlias
 
-from consort.report.html import Figure
+from consort.report.html import Figure, label
+from consort.results import Point
 
 Trace: TypeAlias = dict[str, Any]
 
 MANY_CLIENTS = 60
 """Beyond this, pictures show distributions in place of single clients."""
+
+DASHES = ("solid", "dash", "dot", "dashdot")
 
 _PALETTE = (
     "#3f74d9",
@@ -39,13 +46,91 @@ def faint(color: str) -> str:
 def figure(data: list[Trace], x: str, y: str, height: int = 320, **layout: Any) -> Figure:
     """A figure with titles at its axes; an `xaxis` or `yaxis` in the layout adds to them."""
     axes = {
-        name: {"title": {"text": title}} | layout.pop(name, {})
+        name: {"title": {"text": label(title)}} | layout.pop(name, {})
         for name, title in (("xaxis", x), ("yaxis", y))
     }
     return {"data": data, "layout": {"height": height, **axes, **layout}}
 
 
 def over_rounds(data: list[Trace], y: str, **layout: Any) -> Figure:
-    """A figure with rounds from left to right, which are whole numbers."""
-    last = max((x for trace in data for x in trace["x"]), default=0)
-    return figure(data, "round", y, xaxis={"dtick": 1} if last <= 10 else {}, **layout)
+    """A figure with rounds from left to right."""
+    rounds = [x for trace in data for x in trace["x"]]
+    return figure(data, "round", y, xaxis=whole_numbers(rounds), **layout)
+
+
+def whole_numbers(rounds: Sequence[int]) -> Trace:
+    """An axis without half rounds."""
+    return {"dtick": 1} if max(rounds, default=0) <= 10 else {}
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """Lowest value, lower quartile, median, upper quartile and highest value of finite numbers."""
+    numbers = sorted(filter(math.isfinite, values))
+    if len(numbers) < 2:
+        return (numbers or [math.nan]) * 5
+    return [numbers[0], *quantiles(numbers, n=4, method="inclusive"), numbers[-1]]
+
+
+def box(values: Sequence[Sequence[float]]) -> Trace:
+    """Boxes from the least to the greatest of many values, without the values themselves."""
+    low, q1, median, q3, high = zip(*map(quartiles, values), strict=True)
+    bounds = {"lowerfence": low, "q1": q1, "median": median, "q3": q3, "upperfence": high}
+    return {"type": "box"} | {name: list(numbers) for name, numbers in bounds.items()}
+
+
+def matrix(trace: Trace, x: str, rows: int, **xaxis: Any) -> Figure:
+    """A heat map with names at both sides, the first row on top."""
+    names = {"type": "category", "showgrid": False}
+    downwards = {"autorange": "reversed"} | names
+    return figure([trace], x, "", height_of(rows), xaxis=names | xaxis, yaxis=downwards)
+
+
+def height_of(rows: int) -> int:
+    """The height of a picture with a row for every client."""
+    return 110 + max(16 * rows, 120)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one of several curves looks."""
+
+    name: str
+    color: str
+    dash: str = "solid"
+    shown: bool = True
+    """Whether it is drawn before somebody asks for it in the legend."""
+
+    @property
+    def trace(self) -> Trace:
+        """What the parts of a curve have in common."""
+        return {
+            "type": "scatter",
+            "name": label(self.name),
+            "legendgroup": label(self.name),
+            "visible": True if self.shown else "legendonly",
+        }
+
+
+def line(points: Sequence[Point], style: Style, number: str = ".3f") -> Trace:
+    """The means."""
+    return style.trace | {
+        "mode": "lines+markers" if len(points) <= 25 else "lines",
+        "x": [p.round for p in points],
+        "y": [p.mean for p in points],
+        "line": {"color": style.color, "dash": style.dash, "width": 2},
+        "marker": {"size": 5},
+        "hovertemplate": f"round %{{x}}: %{{y:{number}}}",
+    }
+
+
+def band(points: Sequence[Point], style: Style) -> list[Trace]:
+    """The area between the bounds."""
+    edge = style.trace | {
+        "mode": "lines",
+        "x": [p.round for p in points],
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    fill = {"fill": "tonexty", "fillcolor": faint(style.color)}
+    return [edge | {"y": [p.low for p in points]}, edge | fill | {"y": [p.high for p in points]}]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from consort.report.html import Columns, Html, table, tiles
+from consort.report.html import Cell, Columns, Html, table, tiles
 from consort.report.numbers import amount, amount_text, score, summary, words
-from consort.table import Line
 from consort.statistics import Summary
+from consort.table import Line
 
 
 def headline_tiles(lines: Sequence[Line]) -> Html:
@@ -33,6 +33,8 @@ def _facts(line: Line) -> Iterator[tuple[str, str, str]]:
         _text(line.worst),
         f"clients differ by ± {_text(line.client_std)}",
     )
+    if line.tuned:
+        yield f"{metric}, tuned", _text(line.tuned), "after local training, last round"
     if line.published is not None:
         yield f"{metric}, published", _text(Summary(line.published, 0, 1)), "what the paper reports"
 
@@ -48,7 +50,7 @@ def headline(lines: Sequence[Line]) -> Html:
         "Published": lambda line: score(math.nan if line.published is None else line.published),
         "Std of clients": lambda line: summary(line.client_std),
         "Worst client": lambda line: summary(line.worst, _leads(line, lines, "worst")),
-        "After local training": lambda line: summary(line.tuned) if line.tuned else "",
+        "After local training": lambda line: _tuned(line, lines),
         "MiB per round": lambda line: amount(line.mib_per_round.mean),
         "Seconds per round": lambda line: amount(line.seconds_per_round.mean),
     }
@@ -63,13 +65,18 @@ def headline(lines: Sequence[Line]) -> Html:
     return table(rows, shown, f"Test {what}, mean over clients{_seeds(lines)}. Bold is best.")
 
 
+def _tuned(line: Line, lines: Sequence[Line]) -> Cell:
+    return summary(line.tuned, _leads(line, lines, "tuned")) if line.tuned else score(math.nan)
+
+
 def _seeds(lines: Sequence[Line]) -> str:
     seeds = max(line.last.n for line in lines)
     return f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
 
 
 def _leads(line: Line, lines: Sequence[Line], column: str) -> bool:
-    rivals = [getattr(rival, column).mean for rival in lines if rival.metric == line.metric]
+    found = [getattr(rival, column) for rival in lines if rival.metric == line.metric]
+    rivals = [rival.mean for rival in found if rival]
     known = [value for value in rivals if not math.isnan(value)]
     best = max if line.higher_is_better else min
     return len(rivals) > 1 and bool(known) and getattr(line, column).mean == best(known)

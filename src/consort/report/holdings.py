@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure
+from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure, height_of, matrix
 from consort.report.html import Columns, Figure, Html, grid, label, plot, table, tag
 from consort.report.numbers import count, natural, words
 
@@ -65,7 +65,7 @@ def label_map(clients: Clients) -> Figure:
         "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0},
         "hovertemplate": "%{y}, class %{x}: %{text} examples, %{z:.1%}<extra></extra>",
     }
-    return _matrix(trace, "class", len(rows))
+    return matrix(trace, "class", len(rows))
 
 
 def _classes(clients: Clients) -> list[str]:
@@ -120,7 +120,7 @@ def sizes(clients: Clients) -> Figure:
         for place, split in enumerate(SPLITS)
     ]
     axis = {"autorange": "reversed", "type": "category"}
-    height = _height(len(names)) + 30
+    height = height_of(len(names)) + 30
     return figure(traces, "examples", "", height, barmode="stack", yaxis=axis, bargap=0.25)
 
 
@@ -141,17 +141,7 @@ def task_matrix(clients: Clients, tasks: Mapping[str, Any]) -> Figure:
         "showscale": False,
         "hovertemplate": "%{y} %{text} %{x}<extra></extra>",
     }
-    return _matrix(trace, "task", len(names))
-
-
-def _matrix(trace: Trace, x: str, rows: int) -> Figure:
-    categories = {"type": "category", "showgrid": False}
-    across = {"autorange": "reversed"} | categories
-    return figure([trace], x, "", _height(rows), xaxis=categories, yaxis=across)
-
-
-def _height(rows: int) -> int:
-    return 110 + max(16 * rows, 120)
+    return matrix(trace, "task", len(names))
 
 
 def tables(clients: Clients, tasks: Mapping[str, Mapping[str, Any]]) -> Html:

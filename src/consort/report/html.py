@@ -120,9 +120,10 @@ def section(anchor: str, title: str, *content: Content) -> Html:
     return tag("section", tag("h2", title), *content, id=anchor)
 
 
-def details(title: str, *content: Content) -> Html:
+def details(title: str, *content: Content, unfolded: bool = False) -> Html:
     """Something to unfold."""
-    return tag("details", tag("summary", title), *content)
+    state = {"open": ""} if unfolded else {}
+    return tag("details", tag("summary", title), *content, **state)
 
 
 def tiles(facts: Iterable[tuple[str, str, str]]) -> Html:

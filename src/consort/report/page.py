@@ -22,7 +22,9 @@ from consort.report.curves import band_meaning, client_spread, curves
 from consort.report.document import write_page
 from consort.report.headline import headline, headline_tiles
 from consort.report.html import Content, Html, details, grid, join, plot, properties, tag
+from consort.report.noted import model_use, other_notes
 from consort.report.numbers import words
+from consort.report.strip import client_strip, strip_meaning
 from consort.report.study import Study
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
 from consort.results import Result
@@ -50,6 +52,8 @@ def write_report(
         "Tasks": task_table(study),
         "Curves": _curves(study),
         "Clients": _clients(study),
+        "Who uses which model": model_use(study),
+        "Noted by the algorithm": other_notes(study),
         "Traffic": _traffic(study),
         "Time": _time(study),
         "Federation": _federation(study),
@@ -131,8 +135,11 @@ def _metric_curves(study: Study, task: str, metric: str) -> Html:
 
 
 def _clients(study: Study) -> Html:
-    pictures = (plot(f"{task}: the clients", client_spread(study, task)) for task in study.tasks)
-    return join([grid(*pictures), client_table(study)])
+    parts = [grid(*(plot(f"{t}: the clients", client_spread(study, t)) for t in study.tasks))]
+    if not study.one_algorithm:
+        strips = ((f"{task}: client by client", client_strip(study, task)) for task in study.tasks)
+        parts.append(grid(*(plot(title, strip, strip_meaning(study)) for title, strip in strips)))
+    return join([*parts, client_table(study)])
 
 
 def _traffic(study: Study) -> Html:

@@ -9,8 +9,8 @@ from typing import Any
 
 from consort.report.drawing import colour
 from consort.results import Result
-from consort.table import by_algorithm
 from consort.statistics import Summary, summarise
+from consort.table import by_algorithm
 
 
 @dataclass(frozen=True)

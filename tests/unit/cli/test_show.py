@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from tests.unit.report.sample import load_run, model_notes
 
 from consort.cli.show import Screen
 from consort.errors import ClientFailed, Failure
@@ -74,3 +75,23 @@ def test_a_quiet_screen_shows_nothing(capsys):
         watcher.failed(ClientFailed("c7", "dropped out (injected)"))
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "")
+
+
+def shown_results(runs, page, capsys, **screen):
+    Screen(**{"quiet": False, "as_json": False} | screen).results(runs, [], [], page)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_models_that_nobody_uses_are_told_below_the_table(tmp_path, capsys):
+    notes = {"stuck [b]": model_notes(chosen=0), "lively": model_notes()}
+    runs = [
+        load_run(tmp_path / name, algorithm=name, notes=rows, rounds=2)
+        for name, rows in notes.items()
+    ]
+    idle = "stuck [b], seed 0: all clients chose the same model in the last round, "
+    idle += "the other models are idle"
+    shown = shown_results(runs, tmp_path / "report.html", capsys)
+    assert shown.count("the other models are idle") == 1
+    assert shown.index("MiB and seconds per round") < shown.index(idle) < shown.index("report:")
+    assert "idle" not in shown_results(runs[1:], tmp_path, capsys)
+    assert "idle" not in shown_results(runs, tmp_path, capsys, as_json=True)

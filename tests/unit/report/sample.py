@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -64,10 +64,11 @@ def write_run(
     skill: float = 0.85,
     roles: dict[str, int] = ROLES,
     about: Mapping[str, Any] = MappingProxyType({}),
+    notes: Iterable[Row] = (),
 ) -> Path:
     """A run whose first model is the reported one; `skill` is the accuracy it comes near.
 
-    What `about` says stands in `run.json` in place of the usual.
+    What `about` says stands in `run.json` in place of the usual; `notes` are further rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     told = description(clients, tasks, seed) | {
@@ -92,6 +93,8 @@ def write_run(
             _evaluate(history, rng, round_, told, model, progress, gifts)
         history.add(Row(round_, "evaluation_seconds", 0.3 + rng.random() / 10))
         history.add(Row(round_, "peak_memory_mib", 400.0 + round_))
+    for row in notes:
+        history.add(row)
     history.flush()
     return folder
 
@@ -132,6 +135,27 @@ def _evaluate(
                 for metric, number in ((about["metric"], own), ("loss", 2.3 - 2 * value)):
                     row = Row(round_, metric, number, name, task, split, model, n=client[split])
                     history.add(row)
+
+
+def model_notes(
+    clients: int = 6, rounds: int = 10, models: int = 3, chosen: int | None = None
+) -> list[Row]:
+    """What an algorithm with several models notes; `chosen` is the one that all clients take."""
+    rng = random.Random(f"{clients} {rounds} {models}")
+    rows = []
+    for round_ in range(1, rounds + 1):
+        rows.append(Row(round_, "objective", 3.0 / round_ + rng.random() / 10))
+        for number in range(clients):
+            name, weights = f"client-{number}", [rng.random() for _ in range(models)]
+            best = weights.index(max(weights)) if chosen is None else chosen
+            rows.append(Row(round_, "chosen_model", best, name))
+            if rng.random() < 0.8:  # who was absent has no weights
+                rows.append(Row(round_, "client_weight", rng.random() / clients, name))
+                rows += (
+                    Row(round_, "model_weight", weight / sum(weights), name, part=str(model))
+                    for model, weight in enumerate(weights)
+                )
+    return rows
 
 
 def load_run(folder: Path, **settings: Any) -> Result:

@@ -7,10 +7,11 @@ import re
 from functools import cache
 
 import pytest
-from tests.unit.report.sample import TASKS, description, load_run
+from tests.unit.report.sample import TASKS, description, load_run, model_notes
 
 from consort.claims import Verdict
 from consort.errors import Failure, UsageError
+from consort.history import Row
 from consort.report.inspect import write_inspection
 from consort.report.page import write_report
 
@@ -74,6 +75,24 @@ def test_a_page_about_one_run(single, tmp_path):
     assert "What ditto does, in one line." in page
 
 
+def test_what_was_noted_has_sections_of_its_own(tmp_path):
+    run = load_run(tmp_path / "run", algorithm="fedfew", notes=model_notes())
+    page = own_part(write_report([run], tmp_path / "report.html"))
+    before, *noted, after = menu(page)[3:7]
+    assert (before, after) == ("Clients", "Traffic")
+    assert noted == ["Who uses which model", "Noted by the algorithm"]
+    assert 'id="who-uses-which-model"' in page
+
+
+def test_algorithms_are_compared_client_by_client(single, several, tmp_path):
+    def strips(runs):
+        page = own_part(write_report(runs, tmp_path / "report.html"))
+        return re.findall("<h3>([^<]*: client by client)</h3>", page)
+
+    assert strips(several) == ["shape: client by client", "depth: client by client"]
+    assert strips([single]) == []
+
+
 def test_a_page_about_several_runs(several, tmp_path):
     page = own_part(write_report(several, tmp_path / "report.html"))
     assert "2 algorithms · 2 seeds · 6 clients · 2 tasks · 10 rounds" in page
@@ -86,11 +105,28 @@ def test_every_figure_is_one_that_plotly_accepts(single, several, tmp_path):
     pages = [
         write_report([single], tmp_path / "single.html"),
         write_report(several, tmp_path / "several.html"),
+        *(
+            write_report(
+                [
+                    load_run(
+                        tmp_path / f"noted-{name}-{clients}",
+                        algorithm=name,
+                        clients=clients,
+                        rounds=3,
+                        tasks=SHAPE,
+                        notes=model_notes(clients, 3),
+                    )
+                    for name in ("fedfew", "ifca")
+                ],
+                tmp_path / f"noted-{clients}.html",
+            )
+            for clients in (6, 201)
+        ),
         write_inspection(description(6), tmp_path / "few.html"),
         write_inspection(description(61), tmp_path / "many.html"),
     ]
     drawn = [figure for page in pages for figure in figures(own_part(page))]
-    assert len(drawn) > 30
+    assert len(drawn) > 50
     for figure in drawn:
         Figure(figure)
         assert figure["layout"]["height"] >= 100
@@ -121,9 +157,16 @@ def test_hostile_names_are_only_text(tmp_path):
     clients = {f"{HOSTILE} {name}": about for name, about in told["clients"].items()}
     about = told | {"title": HOSTILE, "description": HOSTILE, "recipe": {HOSTILE: HOSTILE}}
     settings = about | {"clients": clients, "environment": {HOSTILE: HOSTILE}}
+    notes = [
+        Row(1, name, 0, client, part=part)
+        for name in ("chosen_model", "model_weight", HOSTILE)
+        for client in ("", *clients)
+        for part in ("", HOSTILE)
+    ]
     run = load_run(
-        tmp_path / "run", algorithm=HOSTILE, tasks=tasks, models=(HOSTILE,), about=settings
-    )
+        tmp_path / "run", algorithm=HOSTILE, tasks=tasks, models=(HOSTILE,), about=settings,
+        notes=notes,
+    )  # fmt: skip
     pages = [
         write_report([run], tmp_path / "report.html", [Verdict(HOSTILE, "holds", HOSTILE)]),
         write_inspection(about | {"clients": clients}, tmp_path / "inspect.html"),
@@ -145,7 +188,8 @@ def test_a_run_that_sends_nothing(tmp_path):
 
 
 def test_a_thousand_clients_make_a_small_page(tmp_path):
-    run = load_run(tmp_path / "run", clients=1000, rounds=3, tasks=SHAPE)
+    notes = model_notes(1000, 3)
+    run = load_run(tmp_path / "run", clients=1000, rounds=3, tasks=SHAPE, notes=notes)
     page = own_part(write_report([run], tmp_path / "report.html"))
     assert len(page) < 500_000
     assert max(len(trace.get("z", [])) for f in figures(page) for trace in f["data"]) == 25

@@ -1,0 +1,154 @@
+"""Pictures of what an algorithm noted of every client in one run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from consort.report.assignment import Assignment
+from consort.report.drawing import (
+    MANY_CLIENTS,
+    Style,
+    Trace,
+    band,
+    box,
+    colour,
+    figure,
+    line,
+    matrix,
+    over_rounds,
+    quartiles,
+    whole_numbers,
+)
+from consort.report.html import Figure, label
+from consort.report.numbers import natural
+from consort.results import Notes, Point
+
+Rounds: TypeAlias = Mapping[int, Mapping[str, float]]
+
+_MANY_ROUNDS = 100
+_MANY_DIGITS = 12
+_MANY_NUMBERS = 6
+"""Beyond so many columns there is no room for a digit, or a number, in every cell."""
+
+
+def choices(assignment: Assignment) -> Figure:
+    """The model of every client over the rounds; of many clients, how many have which model."""
+    clients, models = assignment.clients, list(assignment.models)
+    rounds = thinned(assignment.rounds)
+    if len(clients) > MANY_CLIENTS:
+        return _shares(assignment, rounds)
+    chosen = [[assignment.rounds[r].get(client) for r in rounds] for client in clients]
+    trace = _cells(rounds, clients) | {
+        "z": [[None if model is None else models.index(model) for model in row] for row in chosen],
+        "text": [[label(model or "") for model in row] for row in chosen],
+        "zmin": -0.5,
+        "zmax": len(models) - 0.5,
+        "colorscale": _steps(len(models)),
+        "colorbar": _bar(
+            tickvals=list(range(len(models))), ticktext=[f"model {label(m)}" for m in models]
+        ),
+        "hovertemplate": "%{y}, round %{x}: model %{text}<extra></extra>",
+    }
+    if len(rounds) <= _MANY_DIGITS:
+        trace["texttemplate"] = "%{text}"
+    return _over_rounds(trace)
+
+
+def _steps(number: int) -> list[tuple[float, str]]:
+    edges = [(place / number, (place + 1) / number) for place in range(number)]
+    return [(edge, colour(place)) for place, pair in enumerate(edges) for edge in pair]
+
+
+def _shares(assignment: Assignment, rounds: Sequence[int]) -> Figure:
+    counts = {r: Counter(assignment.rounds[r].values()) for r in rounds}
+    traces: list[Trace] = [
+        {
+            "type": "bar",
+            "name": f"model {label(model)}",
+            "x": list(rounds),
+            "y": [counts[r][model] for r in rounds],
+            "marker": {"color": colour(place)},
+            "hovertemplate": "round %{x}: %{y:,} clients",
+        }
+        for place, model in enumerate(assignment.models)
+    ]
+    return over_rounds(traces, "clients", barmode="stack", bargap=0.1)
+
+
+def client_map(noted: Rounds, clients: Sequence[str], what: str) -> Figure:
+    """A number of every client over the rounds; of many clients, how it spreads."""
+    rounds = thinned(noted)
+    if len(clients) > MANY_CLIENTS:
+        return _spread(noted, rounds, what)
+    values = [[noted[r].get(client, math.nan) for r in rounds] for client in clients]
+    trace = _cells(rounds, clients) | _numbers(values, f"%{{y}}, round %{{x}}: {label(what)}")
+    return _over_rounds(trace)
+
+
+def _spread(noted: Rounds, rounds: Sequence[int], what: str) -> Figure:
+    five = {r: quartiles(list(noted[r].values())) for r in rounds}
+    middle = [Point(r, five[r][2], five[r][1], five[r][3]) for r in rounds]
+    highest, lowest = ([Point(r, five[r][k], math.nan, math.nan) for r in rounds] for k in (4, 0))
+    traces = [
+        *band(middle, Style("median client", colour(0))),
+        line(highest, Style("highest client", colour(0), "dot"), ".4~g"),
+        line(middle, Style("median client", colour(0)), ".4~g"),
+        line(lowest, Style("lowest client", colour(0), "dash"), ".4~g"),
+    ]
+    return over_rounds(traces, what)
+
+
+def part_map(noted: Notes, round_: int, clients: Sequence[str], what: str, x: str = "") -> Figure:
+    """A number of every client and part in a round; of many clients, how it spreads."""
+    parts = sorted((part for part in noted if round_ in noted[part]), key=natural)
+    if len(clients) > MANY_CLIENTS:
+        boxes = box([list(noted[part][round_].values()) for part in parts])
+        look = {"x": list(map(label, parts)), "marker": {"color": colour(0)}}
+        return figure([boxes | look], x, what, xaxis={"type": "category"}, showlegend=False)
+    values = [[noted[part][round_].get(c, math.nan) for part in parts] for c in clients]
+    columns = list(map(label, parts))
+    trace = _cells(columns, clients) | _numbers(values, f"%{{y}}, %{{x}}: {label(what)}")
+    if len(parts) <= _MANY_NUMBERS:
+        trace |= {"texttemplate": "%{z:.2~f}", "textfont": {"weight": 600}}
+    return matrix(trace, x, len(clients))
+
+
+def thinned(rounds: Iterable[int]) -> list[int]:
+    """All rounds, or as many as a picture can show, from the first to the last."""
+    every = sorted(rounds)
+    if len(every) <= _MANY_ROUNDS:
+        return every
+    last, steps = len(every) - 1, _MANY_ROUNDS - 1
+    return [every[step * last // steps] for step in range(_MANY_ROUNDS)]
+
+
+def _cells(columns: Sequence[object], clients: Sequence[str]) -> Trace:
+    return {
+        "type": "heatmap",
+        "x": list(columns),
+        "y": list(map(label, clients)),
+        "xgap": 1 if len(columns) <= MANY_CLIENTS else 0,
+        "ygap": 1,
+    }
+
+
+def _over_rounds(trace: Trace) -> Figure:
+    return matrix(trace, "round", len(trace["y"]), type="linear", **whole_numbers(trace["x"]))
+
+
+def _numbers(values: Sequence[Sequence[float]], hover: str) -> Trace:
+    known = [value for row in values for value in row if math.isfinite(value)]
+    return {
+        "z": values,
+        "zmin": min([0.0, *known]),
+        "zmax": max(known, default=1.0),
+        "colorbar": _bar(),
+        "hovertemplate": hover + " %{z:.4~g}<extra></extra>",
+    }
+
+
+def _bar(**ticks: Any) -> Trace:
+    return {"thickness": 10, "outlinewidth": 0, **ticks}

@@ -1,0 +1,129 @@
+"""Sections about what algorithms noted; any algorithm has them that notes the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
+from consort.report.curves import over_seeds
+from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
+from consort.report.html import Figure, Html, details, grid, join, plot
+from consort.report.maps import choices, client_map, part_map
+from consort.report.numbers import natural, words
+from consort.report.study import Study
+from consort.results import Notes, Point, Result
+
+_WEIGHTS = {
+    "client_weight": "How much every client counted in a round.",
+    MODEL_WEIGHT: "How much every model counted for a client.",
+}
+
+
+def model_use(study: Study) -> Html:
+    """Who uses which of several models, for every run that noted it."""
+    return _by_run(study, _use_of_models)
+
+
+def _use_of_models(run: Result) -> tuple[str, list[Html]]:
+    assignment = Assignment.of(run)
+    if assignment is None:
+        return "", []
+    pictures = [plot("The model of every client", choices(assignment))]
+    for name, meaning in _WEIGHTS.items():
+        pictures += _maps(run, name, assignment.clients, meaning)
+    return str(assignment), pictures
+
+
+def other_notes(study: Study) -> Html:
+    """Curves of what was noted once a round, and maps of what was noted per client."""
+    names = sorted({name for run in study.runs for name in run.noted})
+    drawn = ((name, noted_curves(study, name)) for name in names)
+    several = any(len(runs) > 1 for runs in study.groups.values())
+    note = "Lines are means over seeds; the area is one standard deviation." if several else ""
+    pictures = [plot(_title(name), figure, note) for name, figure in drawn if figure["data"]]
+    return join([grid(*pictures) if pictures else None, _by_run(study, _other_maps)])
+
+
+def _other_maps(run: Result) -> tuple[str, list[Html]]:
+    elsewhere = (CHOSEN, *_WEIGHTS) if Assignment.of(run) else ()
+    maps = {name: _maps(run, name) for name in run.noted if name not in elsewhere}
+    title = ", ".join(words(name) for name, pictures in maps.items() if pictures)
+    return title, [picture for pictures in maps.values() for picture in pictures]
+
+
+def _by_run(study: Study, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
+    """The pictures of every run; of several seeds only the first is unfolded."""
+
+    def parts() -> Iterator[Html]:
+        for algorithm, runs in study.groups.items():
+            for place, run in enumerate(runs):
+                text, pictures = describe(run)
+                if pictures:
+                    title = f"{algorithm}, seed {run.seed}: {text}"
+                    yield details(title, grid(*pictures), unfolded=place == 0)
+
+    return join(parts())
+
+
+def _maps(run: Result, name: str, order: Sequence[str] = (), note: str = "") -> list[Html]:
+    noted = _of_clients(run.notes(name))
+    clients = order or sorted({c for _, _, c in _places(noted)}, key=natural)
+    over_time, parts = noted.pop("", {}), noted
+    pictures = []
+    if over_time:
+        pictures.append(plot(_title(name), client_map(over_time, clients, words(name)), note))
+    if parts:
+        last = max(round_ for _, round_, _ in _places(parts))
+        across = "model" if name == MODEL_WEIGHT else ""
+        picture = part_map(parts, last, clients, words(name), across)
+        pictures.append(plot(f"{_title(name)} in round {last}", picture, note))
+    return pictures
+
+
+def _of_clients(notes: Notes) -> Notes:
+    """Without the numbers that belong to nobody."""
+    kept: Notes = {}
+    for part, round_, client in _places(notes):
+        if client:
+            rounds = kept.setdefault(part, {})
+            rounds.setdefault(round_, {})[client] = notes[part][round_][client]
+    return kept
+
+
+def _places(notes: Notes) -> Iterable[tuple[str, int, str]]:
+    return ((p, r, c) for p, rounds in notes.items() for r, cs in rounds.items() for c in cs)
+
+
+def noted_curves(study: Study, name: str) -> Figure:
+    """A number that was noted once a round: every algorithm, every part."""
+    traces: list[Trace] = []
+    for algorithm, runs in study.groups.items():
+        parts = sorted({part for run in runs for part in run.notes(name)}, key=natural)
+        for place, part in enumerate(parts):
+            every = [points for run in runs if (points := _points(run, name, part))]
+            if every:
+                style = _style(study, algorithm, part, place)
+                traces += _curve(over_seeds(every), style, with_band=len(every) > 1)
+    return over_rounds(traces, words(name))
+
+
+def _points(run: Result, name: str, part: str) -> list[Point]:
+    rounds = run.notes(name).get(part, {})
+    values = {r: clients[""] for r, clients in sorted(rounds.items()) if "" in clients}
+    return [Point(r, value, value, value) for r, value in values.items()]
+
+
+def _curve(points: Sequence[Point], style: Style, with_band: bool) -> list[Trace]:
+    return [*(band(points, style) if with_band else ()), line(points, style, ".4~g")]
+
+
+def _style(study: Study, algorithm: str, part: str, place: int) -> Style:
+    """Colours tell algorithms apart; if there is only one, its parts."""
+    if study.one_algorithm:
+        return Style(part or algorithm, colour(place))
+    name = f"{algorithm}, {part}" if part else algorithm
+    return Style(name, study.colours[algorithm], DASHES[place % len(DASHES)])
+
+
+def _title(name: str) -> str:
+    return words(name).capitalize()

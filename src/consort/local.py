@@ -177,7 +177,7 @@ class LocalTraining:
         for batch in examples.batches(BATCH):
             losses = self.weighted(task_losses(client, batch))
             total += len(batch) * sum(loss.item() for loss in losses.values())
-        return total / len(examples) if math.isfinite(total) else math.inf
+        return total / max(len(examples), 1) if math.isfinite(total) else math.inf
 
     def choose(self, client: Client, models: Sequence[Params], examples: Examples) -> int:
         """Loads the model with the smallest loss, the first of several such, and says which."""

@@ -49,12 +49,16 @@ class Rough(nn.Module):
         return self.dropout(self.norm(self.layer(inputs)).relu())
 
 
-def make(name: str, **settings: Any) -> Algorithm[Any]:
-    """An algorithm with a rate and a batch from which tiny clients learn something."""
+def make(name: str, clients: int = 2) -> Algorithm[Any]:
+    """An algorithm with a rate and a batch from which tiny clients learn something.
+
+    If it has several models, they are two, but never more than there are clients.
+    """
     cls: Any = find_algorithm(name)
-    if "local" in {entry.name for entry in dataclasses.fields(cls)}:
-        settings = {"local": LocalTraining(lr=0.1, batch=16)} | settings
-    algorithm: Algorithm[Any] = cls(**settings)
+    models = min(2, clients)
+    usual = {"local": LocalTraining(lr=0.1, batch=16), "models": models, "clusters": models}
+    fields = {entry.name for entry in dataclasses.fields(cls)}
+    algorithm: Algorithm[Any] = cls(**{key: usual[key] for key in usual if key in fields})
     return algorithm
 
 
@@ -91,9 +95,10 @@ def run_of(
     folder.mkdir(exist_ok=True)
     own = {entry.name for entry in dataclasses.fields(Run)} & settings.keys()
     schedule = Schedule(rounds, **{key: settings[key] for key in settings.keys() - own})
+    federation = federation or tiny_federation(3)
     return Run(
-        federation or tiny_federation(3),
-        make(name),
+        federation,
+        make(name, len(federation.client_ids)),
         schedule,
         folder=folder,
         **{key: settings[key] for key in own},

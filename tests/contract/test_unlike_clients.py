@@ -56,8 +56,26 @@ def test_unlike_clients_get_on_in_workers_as_they_do_alone(name, tmp_path):
 
 def test_what_is_shared_decides_who_can_take_part():
     """The table of the documentation: which algorithm takes which kind of unlike clients."""
-    whole = {"centralised", "ditto", "fedavg", "fedavg_ft", "fedprox", "scaffold"}
-    encoders = {"fedper", "fedrep", "fedbabu"}
+    whole = {
+        "apfl",
+        "centralised",
+        "cfl",
+        "ditto",
+        "fedala",
+        "fedamp",
+        "fedavg",
+        "fedavg_ft",
+        "feddbe",
+        "fedfew",
+        "fedfew_plus",
+        "fedmgda",
+        "fedmtl",
+        "fedprox",
+        "ifca",
+        "qfedavg",
+        "scaffold",
+    }
+    encoders = {"fedas", "fedbabu", "fedper", "fedrep"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
     for name in encoders:

@@ -29,6 +29,7 @@ from consort.local import (
     use_running_statistics_for_one,
 )
 from consort.params import Params
+from consort.scoring import BATCH
 from consort.tasks import Classification
 
 CLASSIFY = {"classify": Classification(3)}
@@ -352,6 +353,118 @@ def test_task_weights_scale_losses_and_gradients():
 
     halves = step({"colour": 1.0, "shape": 0.0}) * 0.5 + step({"colour": 0.0, "shape": 1.0}) * 3.0
     assert_close(step({"colour": 0.5, "shape": 3.0}), halves)
+
+
+# The loss of a model, and the best of several
+
+
+@torch.no_grad()
+def cross_entropy(model, examples):
+    """Written out: the mean over examples of what the right class lacks."""
+    output = model(examples.inputs)["classify"].double()
+    right = output.gather(1, examples.targets["classify"][:, None])[:, 0]
+    return float((output.exp().sum(1).log() - right).mean())
+
+
+@pytest.mark.parametrize("count", [1, BATCH, 2 * BATCH + 50])
+def test_the_loss_is_the_mean_over_all_examples(count):
+    client, examples = client_with(), linear_examples("others", count)
+    found = LocalTraining().loss(client, examples)
+    assert found == pytest.approx(cross_entropy(client.model, examples), abs=1e-6)
+
+
+def test_the_loss_of_several_tasks_is_their_weighted_sum():
+    client = client_with(tasks=TWO_TASKS)
+    losses = task_losses(client, client.data.train)
+    weights = {"colour": 0.5, "shape": 3.0}
+    expected = sum(weight * losses[task].item() for task, weight in weights.items())
+    found = LocalTraining(task_weights=weights).loss(client, client.data.train)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_loss_is_that_of_the_model_as_it_is_tested():
+    client = client_with(model=normed_model())
+    client.model.train()
+    found = LocalTraining().loss(client, client.data.validation)
+    client.model.eval()
+    assert found == pytest.approx(cross_entropy(client.model, client.data.validation), abs=1e-6)
+    client.model.train()
+    assert abs(found - cross_entropy(client.model, client.data.validation)) > 0.005
+
+
+def test_statistics_that_are_recomputed_are_those_of_the_training_data():
+    client = client_with(model=normed_model("recompute"))
+    found = LocalTraining().loss(client, client.data.validation)
+    encoder = client.model.encoder
+    own = encoder.layer(client.data.train.inputs)
+    normal = (encoder.layer(client.data.validation.inputs) - own.mean(0)) / (
+        own.var(0) + encoder.norm.eps
+    ).sqrt()
+    features = (normal * encoder.norm.weight + encoder.norm.bias).relu()
+    output = client.model.heads["classify"](features)
+    target = client.data.validation.targets["classify"]
+    expected = torch.nn.functional.cross_entropy(output, target).item()
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e38])
+def test_a_loss_that_is_no_number_is_infinite(bad):
+    client = client_with()
+    spoilt = Params.of(client.model)
+    (spoilt | {"heads.classify.weight": torch.full((3, 16), bad)}).load_into(client.model)
+    assert LocalTraining().loss(client, client.data.train) == math.inf
+
+
+def test_without_examples_there_is_no_loss():
+    client = client_with()
+    assert LocalTraining().loss(client, client.data.train.rows(0, 0)) == 0.0
+
+
+@pytest.mark.parametrize("batchnorm", ["average", "local", "recompute"])
+def test_looking_at_the_loss_leaves_no_trace_in_training(batchnorm):
+    def trained(looks):
+        torch.manual_seed(0)
+        client = client_with(model=normed_model(batchnorm))
+        for _ in range(looks):
+            LocalTraining().loss(client, client.data.validation)
+        LocalTraining(batch=8, lr=0.1).run(client)
+        return Params.of(client.model)
+
+    assert_same(trained(2), trained(0))
+
+
+def good_at(task):
+    client = client_with(tasks=TWO_TASKS)
+    weights = dict.fromkeys(TWO_TASKS, 0.0) | {task: 1.0}
+    LocalTraining(epochs=30, lr=0.3, task_weights=weights).run(client)
+    return Params.of(client.model)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_model_with_the_smallest_loss_is_chosen_and_loaded(number):
+    start = Params.of(client_with(tasks=TWO_TASKS).model)
+    models = [start, good_at("colour"), good_at("shape")]
+    for best, weights in ((1, {"shape": 0.0}), (2, {"colour": 0.0})):
+        turned = models[number:] + models[:number]
+        client = client_with(tasks=TWO_TASKS)
+        found = LocalTraining(task_weights=weights).choose(client, turned, client.data.train)
+        assert turned[found] is models[best]
+        assert_same(Params.of(client.model), models[best])
+
+
+def test_of_equal_models_the_first_is_chosen():
+    client = client_with()
+    model = Params.of(client.model)
+    assert LocalTraining().choose(client, [model * 1e25, model, model], client.data.train) == 1
+    assert_same(Params.of(client.model), model)
+    assert LocalTraining().choose(client, [model] * 3, client.data.train.rows(0, 0)) == 0
+
+
+def test_where_no_loss_is_a_number_the_first_model_is_chosen():
+    client = client_with()
+    models = [Params.of(client.model) * factor for factor in (1e25, 1e26)]
+    assert LocalTraining().choose(client, models, client.data.train) == 0
+    assert_same(Params.of(client.model), models[0])
 
 
 # The rate

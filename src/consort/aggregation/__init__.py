@@ -1,0 +1,1 @@
+"""Pure functions that turn what clients sent into weights, directions and means."""

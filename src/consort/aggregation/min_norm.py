@@ -1,0 +1,111 @@
+"""The shortest vector among the convex combinations of some vectors.
+
+It descends on all of them at once, or is zero where that is impossible (Désidéri: Multiple-gradient
+descent algorithm for multiobjective optimization, 2012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from consort.errors import Failure, NoReplies
+from consort.params import Params
+
+_CHUNK = 1 << 14
+_NEGLIGIBLE = 1e-12  # of the largest inner product
+
+
+def gram(vectors: Sequence[Params]) -> Tensor:
+    """All inner products: short fp32 sums, added up in fp64 (exact to about 1e-6)."""
+    if not vectors:
+        raise NoReplies("there are no vectors to combine")
+    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    for name in vectors[0]:
+        rows = torch.stack([vector[name].reshape(-1) for vector in vectors])
+        for part in torch.split(rows, _CHUNK, dim=1):
+            total += part @ part.T
+    return total
+
+
+def min_norm_weights(gram: Tensor, centre: Tensor | None = None, radius: float = 1.0) -> Tensor:
+    """The w ≥ 0 with sum 1 that minimises wᵀ G w, for G a matrix of inner products.
+
+    With a `centre` (scaled to sum 1), each weight differs by at most `radius` from its own
+    there. Where several w are equally good, the most even one is taken.
+
+    >>> min_norm_weights(torch.tensor([[4.0, 0.0], [0.0, 1.0]]))  # of (2, 0) and (0, 1)
+    tensor([0.2000, 0.8000], dtype=torch.float64)
+    """
+    gram = (gram + gram.T).double() / 2
+    if not bool(gram.isfinite().all()):
+        raise Failure("updates are too long to be compared: lower the learning rate")
+    start = torch.ones(len(gram)).double() if centre is None else centre.double()
+    start = start / start.sum()
+    lower, upper = (start - radius).clamp(min=0), (start + radius).clamp(max=1)
+    if radius == 0:
+        return start
+    if len(gram) == 2:
+        return _of_two(gram, lower, upper)
+    return _active_set(_strictly_convex(gram), lower, upper, start)
+
+
+def _of_two(gram: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The closed form: (1 - s) a + s b is shortest at s = a·(a - b) / ||a - b||²."""
+    (aa, ab), (_, bb) = gram.tolist()
+    gap = aa + bb - 2 * ab
+    best = 0.5 if gap <= _NEGLIGIBLE * (aa + bb) else (aa - ab) / gap
+    second = min(max(best, float(lower[1])), float(upper[1]))
+    return torch.tensor([1 - second, second], dtype=torch.float64)
+
+
+def _strictly_convex(gram: Tensor) -> Tensor:
+    """The matrix, scaled, without the tiny and negative eigenvalues that rounding leaves."""
+    values, vectors = torch.linalg.eigh(gram)
+    largest = values[-1].clamp(min=torch.finfo(torch.float64).tiny)
+    convex: Tensor = (vectors * (values / largest).clamp(min=_NEGLIGIBLE)) @ vectors.T
+    return convex
+
+
+def _active_set(matrix: Tensor, lower: Tensor, upper: Tensor, weights: Tensor) -> Tensor:
+    """Minimises over the box and sum 1, from a point inside (Nocedal and Wright, Algorithm 16.3).
+
+    Goes to the minimum over the free weights, stops at the first bound in the way and holds that
+    weight there; at a minimum, frees the weight that presses most against its bound.
+    """
+    free = torch.ones(len(weights), dtype=torch.bool)
+    for _ in range(100 * len(weights)):
+        move = _minimum(matrix, weights, free) - weights
+        bound = torch.where(move > 0, upper, lower)
+        reach = torch.where(move != 0, (bound - weights) / move, torch.inf)
+        nearest = int(reach.argmin())
+        if reach[nearest] < 1:
+            weights = weights + reach[nearest] * move
+            weights[nearest] = bound[nearest]
+            free[nearest] = False
+            continue
+        weights = weights + move
+        slope = matrix @ weights
+        above = slope - slope[free].mean()
+        pressure = torch.where(weights <= lower, -above, above).masked_fill(free, 0.0)
+        strongest = int(pressure.argmax())
+        if pressure[strongest] <= _NEGLIGIBLE:
+            break
+        free[strongest] = True
+    return weights.clamp(lower, upper)
+
+
+def _minimum(matrix: Tensor, weights: Tensor, free: Tensor) -> Tensor:
+    """The minimum with sum 1 over the free weights, while the others stay."""
+    count = int(free.sum())
+    if count == 1:  # the sum decides, and rounding must not push it over its bound
+        return weights
+    held = torch.where(free, 0.0, weights)
+    system = torch.ones(count + 1, count + 1, dtype=torch.float64)
+    system[:-1, :-1] = matrix[free][:, free]
+    system[-1, -1] = 0.0
+    right = torch.cat([-(matrix @ held)[free], (1 - held.sum()).reshape(1)])
+    held[free] = torch.linalg.solve(system, right)[:-1]
+    return held

@@ -1,0 +1,101 @@
+"""Smooth Tchebycheff set scalarisation: one objective for many clients and a few models.
+
+Lin, Liu, Zhang, Liu, Wang and Zhang: Few for Many: Tchebycheff Set Scalarization for
+Many-Objective Optimization, ICLR 2025. Row i of a table of losses is a client, column k a model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from consort.params import Params
+
+
+class SetWeights(NamedTuple):
+    """How much each client and, for each client, each model matters: both sum to 1."""
+
+    clients: Tensor
+    """The paper's alpha: the worse off a client is, the larger."""
+    models: Tensor
+    """The paper's w, one row per client: the better a model suits it, the larger."""
+
+    @property
+    def gradient(self) -> Tensor:
+        """The derivative of the objective with respect to every loss; it sums to 1."""
+        return self.clients[:, None] * self.models
+
+
+def set_weights(losses: Tensor, mu: float) -> SetWeights:
+    """The weights at a table of losses, in log space: no loss is too large and no mu too small."""
+    fit = -losses.double() / mu
+    return SetWeights((-fit.logsumexp(1)).softmax(0), fit.softmax(1))
+
+
+def smooth_objective(losses: Tensor, mu: float) -> float:
+    """g = mu log Σᵢ 1 / Σₖ exp(-Lᵢₖ / mu)."""
+    best = (-losses.double() / mu).logsumexp(1)
+    return mu * float((-best).logsumexp(0))
+
+
+def objective(losses: Tensor) -> float:
+    """The loss of the worst client with its best model: what g becomes as mu goes to 0."""
+    return float(losses.min(1).values.max())
+
+
+def bounds(losses: Tensor, mu: float) -> tuple[float, float]:
+    """g lies between these, whatever the losses."""
+    clients, models = losses.shape
+    exact = objective(losses.double())
+    return exact - mu * math.log(models), exact + mu * math.log(clients)
+
+
+class RunningStep:
+    """For every model the sum of weight, share and change multiplied, one client at a time.
+
+    The clients' weights are known only when the last has answered. Until then everything is kept
+    relative to the largest so far, so that one sum per model is all there is in memory.
+    """
+
+    def __init__(self, mu: float) -> None:
+        self.mu = mu
+        self.losses: dict[str, list[float]] = {}
+        self._sums: list[Params] = []
+        self._level = -math.inf
+        self._total = 0.0
+
+    def add(self, client: str, losses: Sequence[float], changes: Sequence[Params]) -> None:
+        """Takes one client in."""
+        self.losses[client] = list(losses)
+        fit = -torch.tensor(losses, dtype=torch.float64) / self.mu
+        best = float(fit.logsumexp(0))
+        self._rise_to(-best)
+        weight = math.exp(-best - self._level)
+        parts = [
+            change * (weight * share)
+            for change, share in zip(changes, fit.softmax(0).tolist(), strict=True)
+        ]
+        pairs = zip(self._sums, parts, strict=True)
+        self._sums = [one + other for one, other in pairs] if self._sums else parts
+        self._total += weight
+
+    def _rise_to(self, level: float) -> None:
+        if level > self._level:
+            factor = math.exp(self._level - level)
+            self._sums = [part * factor for part in self._sums]
+            self._total *= factor
+            self._level = level
+
+    @property
+    def table(self) -> Tensor:
+        """The losses of all clients that were taken in."""
+        return torch.tensor(list(self.losses.values()), dtype=torch.float64)
+
+    @property
+    def steps(self) -> list[Params]:
+        """The weighted sum of the changes of every model."""
+        return [part / self._total for part in self._sums]

@@ -1,0 +1,112 @@
+"""A personal model mixed with the global one, in a proportion that is learnt.
+
+Deng, Kamani and Mahdavi: Adaptive Personalized Federated Learning, arXiv 2003.13461, 2020,
+Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedavg import FedAvg
+from consort.data.examples import Examples
+from consort.local import LocalTraining, gradients_of_sum, task_losses
+from consort.messages import Payload
+from consort.optimizers import Optimizer, clip_by_norm, make_optimizer
+from consort.params import Params, slots
+from consort.types import Probability
+
+
+@dataclass
+class Mixture:
+    """A client's own model v and its share alpha in the mixed model alpha v + (1 - alpha) w.
+
+    BatchNorm's statistics in v are those that the mixed model has seen.
+    """
+
+    own: Params
+    share: float
+    local: LocalTraining
+    rate: float
+    optimizer: Optimizer
+
+    def with_global(self, model: Params) -> Params:
+        """The mixed model."""
+        return (self.own * self.share + model * (1 - self.share)) | self.own.only("buffers")
+
+    def step(self, client: Client, batch: Examples) -> dict[str, Tensor]:
+        """Moves v and alpha; the losses are those of the global copy w, which moves after them."""
+        copy = Params.of(client.model)
+        self.with_global(copy).load_into(client.model)
+        slope = self._slope(client, batch)
+        seen = Params.of(client.model).only("buffers")
+        copy.load_into(client.model)
+        towards_own = (self.own - copy).without("buffers")
+        self._descend(slope, seen)
+        self.share = min(max(self.share - self.rate * towards_own.dot(slope), 0.0), 1.0)
+        return task_losses(client, batch)
+
+    def _slope(self, client: Client, batch: Examples) -> Params:
+        """The gradient of the loss at the mixed model."""
+        live = Params(slots(client.model)).without("buffers")
+        losses = self.local.weighted(task_losses(client, batch))
+        self.local.checked(sum(loss.item() for loss in losses.values()), client.round)
+        grads = gradients_of_sum(losses, list(live), list(live.values()))
+        return Params(dict(zip(live, grads, strict=True)))
+
+    def _descend(self, slope: Params, seen: Params) -> None:
+        """By the chain rule, the gradient with respect to v is alpha times that of the mixture."""
+        grads = list((slope * self.share).values())
+        if self.local.clip is not None:
+            grads = clip_by_norm(grads, self.local.clip)
+        values = [self.own[name].clone() for name in slope]
+        self.optimizer.step(values, grads, self.rate)
+        self.own = Params(dict(zip(slope, values, strict=True))) | seen
+
+
+@dataclass(frozen=True)
+class APFL(FedAvg):
+    """FedAvg, and on every client a mixture of its own model with the global one.
+
+    As in the paper, the own model and its share move by the gradient of the mixed model; PFLlib
+    moves the own model by its own gradient, overwrites it with the mixture after every round, and
+    shrinks the share by a penalty.
+    """
+
+    reports: ClassVar[str] = "personal"
+
+    alpha: Probability = 0.5
+    """The share of the own model before the first step: 0 is FedAvg, 1 is training alone."""
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """FedAvg's work for the others; at every step the own model and its share move too."""
+        mixture = self.mixture(client, model)
+        model.load_into(client.model)
+        self.local.run(client, objective=mixture.step)
+        client.state["personal"] = mixture.own
+        client.state["alpha"] = mixture.share
+        return {"model": Params.of(client.model), "examples": client.examples}
+
+    def mixture(self, client: Client, model: Params) -> Mixture:
+        """What this client remembers; at first its own model is the one that it receives."""
+        local = self.local
+        return Mixture(
+            own=client.state.get("personal", model),
+            share=client.state.get("alpha", self.alpha),
+            local=local,
+            rate=local.rate(client.round, client.rounds),
+            optimizer=make_optimizer(local.optimizer, local.momentum, local.weight_decay),
+        )
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the global model and of its mixture with the own one."""
+        model.load_into(client.model)
+        received = client.score()
+        self.mixture(client, model).with_global(model).load_into(client.model)
+        return {"global": received, "personal": client.score()}

@@ -1,0 +1,149 @@
+"""A global model without the clients' biases, which each client remembers and adds.
+
+Zhang, Hua, Cao, Wang, Song, Xue, Ma and Guan: Eliminating Domain Bias for Federated Learning in
+Representation Space, NeurIPS 2023, Algorithm 1 (FedAvg with DBE).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.data.examples import Examples
+from consort.local import LocalTraining, Objective
+from consort.messages import Payload, Replies
+from consort.models.multitask import MultiTaskModel
+from consort.params import Params, mean
+from consort.roster import Roster
+from consort.types import NotNegative, Share
+
+
+class Biased(nn.Module):
+    """An encoder, and a bias that is added to its features."""
+
+    def __init__(self, encoder: nn.Module, bias: Tensor) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.bias = nn.Parameter(bias.clone())
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The biased features of a batch."""
+        features: Tensor = self.encoder(inputs) + self.bias
+        return features
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global model, and the mean feature that the clients agreed on."""
+
+    model: Params
+    consensus: Tensor | None
+
+
+@dataclass(frozen=True)
+class FedDBE(Algorithm[Server]):
+    """FedAvg whose heads see features plus a private bias, while the features keep their mean."""
+
+    reports: ClassVar[str] = "personal"
+
+    local: LocalTraining = LocalTraining()
+    kappa: NotNegative = 1.0
+    """Weight of the term that holds the mean feature at the consensus."""
+    momentum: Share = 0.1
+    """Weight of a new batch in the running mean, the paper's mu."""
+
+    def start(self, roster: Roster) -> Server:
+        """The common initial model; nothing is agreed on yet."""
+        return Server(roster.shared(), None)
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """First of all the consensus, once; then everybody trains, as in FedAvg."""
+        consensus = server.consensus
+        if consensus is None:
+            consensus = _mean_feature(clients.ask(self.survey, model=server.model))
+        replies = clients.ask(self.train, model=server.model, consensus=consensus)
+        return Server(replies.mean("model", weight="examples"), consensus)
+
+    @on_client
+    def survey(self, client: Client, model: Params) -> Payload:
+        """The mean feature during local epochs whose outcome is thrown away."""
+        model.load_into(client.model)
+        sums, counts = list[Tensor](), list[int]()
+
+        def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
+            features = client.model.encoder(batch.inputs)
+            sums.append(features.detach().sum(0))
+            counts.append(len(batch))
+            return _losses(client, batch, features)
+
+        self.local.run(client, objective=objective)
+        return {"feature": sum(sums) / max(1, sum(counts)), "examples": client.examples}
+
+    @on_client
+    def train(self, client: Client, model: Params, consensus: Tensor) -> Payload:
+        """Local epochs of the global model and of the own bias together."""
+        model.load_into(client.model)
+        bare = client.model
+        encoder = Biased(bare.encoder, client.state.get("bias", torch.zeros_like(consensus)))
+        client.model = _with_encoder(encoder, bare)
+        self.local.run(client, objective=self.regularised(encoder, consensus))
+        client.model = bare
+        client.state["bias"] = encoder.bias.detach()
+        return {"model": Params.of(client.model), "examples": client.examples}
+
+    def regularised(self, encoder: Biased, consensus: Tensor) -> Objective:
+        """The losses on biased features, and the distance of the running mean to the consensus."""
+        past: Tensor | None = None
+
+        def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
+            nonlocal past
+            features = encoder.encoder(batch.inputs)
+            present = features.mean(0)
+            past = present.detach() if past is None else past
+            running = torch.lerp(past, present, self.momentum)
+            past = running.detach()
+            distance = 0.5 * (running - consensus).square().mean()
+            losses = _losses(client, batch, features + encoder.bias)
+            return losses | {"mean feature": self.kappa * distance}
+
+        return objective
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The global model on every client's data, without and with its bias."""
+        return clients.ask(self.test, model=server.model)
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the model as received, and with the own bias on its features."""
+        model.load_into(client.model)
+        received = client.score()
+        if "bias" in client.state:
+            encoder = Biased(client.model.encoder, client.state["bias"])
+            client.model = _with_encoder(encoder, client.model)
+        return {"global": received, "personal": client.score()}
+
+
+def _with_encoder(encoder: nn.Module, model: MultiTaskModel) -> MultiTaskModel:
+    """Another model of the same heads; the one that clients share stays as it is."""
+    heads, decoders = (dict(part.items()) for part in (model.heads, model.decoders))
+    # Both are left in testing mode: whoever trains one of them next sets all its parts anew.
+    model.eval()
+    return MultiTaskModel(encoder, heads, decoders, model.batchnorm).eval()
+
+
+def _losses(client: Client, batch: Examples, features: Tensor) -> dict[str, Tensor]:
+    return {
+        name: task.loss(client.model.output(name, features), batch.targets[name])
+        for name, task in client.tasks.items()
+    }
+
+
+def _mean_feature(replies: Replies) -> Tensor:
+    """Every client's mean feature, weighted by its examples."""
+    taught = [reply for reply in replies.values() if reply["examples"]]
+    features = [Params({"mean": reply["feature"]}) for reply in taught]
+    return mean(features, [reply["examples"] for reply in taught])["mean"]

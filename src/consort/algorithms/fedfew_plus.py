@@ -1,0 +1,201 @@
+"""A few server models for many clients, at about the price of one.
+
+Our own variation of FedFew. The models share one encoder and differ in their heads; a client trains
+one of them in a round, with its own label frequencies taken out of what it sends, and fits a head
+of its own beside it. docs/systems/fedfew.md tells what each of these ideas brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from consort.aggregation.stch_set import set_weights, smooth_objective
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.algorithms.fedfew import check_count, note_weights
+from consort.data.examples import Examples
+from consort.errors import NoReplies, UsageError
+from consort.local import LocalTraining
+from consort.messages import Payload, Replies
+from consort.params import Params
+from consort.roster import Roster
+from consort.tasks.classification import Classification
+from consort.types import Count, Positive, Share
+
+OWN = "own head"
+_SMOOTHING = 0.5  # of an example of every class, so that no frequency is zero
+
+
+@dataclass(frozen=True)
+class Server:
+    """The part that all models have in common, and the parts in which they differ."""
+
+    common: Params
+    variants: list[Params]
+
+
+@dataclass(frozen=True)
+class FedFewPlus(Algorithm[Server]):
+    """One encoder and K heads; each client trains the encoder with a head it draws by fit."""
+
+    reports: ClassVar[str] = "personal"
+
+    local: LocalTraining = LocalTraining()
+    models: Count = 3
+    mu: Positive = 0.2
+    """Smoothness in the first round."""
+    anneal: Share = 1.0
+    """Smoothness in the last round as a share of that in the first; it falls geometrically."""
+    share_encoder: bool = True
+    """Whether the models differ in their heads only."""
+    full_step: bool = True
+    """Whether every model takes a full step, or all models share one."""
+    sample: bool = True
+    """Whether a client trains one model, drawn by its weights, or all of them."""
+    prior: bool = True
+    """Whether a client's label frequencies are taken out of the model it sends."""
+    own_head: bool = True
+    """Whether each client also fits a head of its own, which it may choose for the test."""
+    regret: bool = True
+    """Whether the loss that counts is what the client's own head would save."""
+    weights: Literal["need", "examples"] = "need"
+    """What a client counts by: how badly off it is, or how many examples it has."""
+    probe: Count = 100
+    """Training examples on which the fit of each model is measured."""
+
+    def start(self, roster: Roster) -> Server:
+        """The common initial encoder under independently drawn heads."""
+        check_count(self.models, roster)
+        if self.own_head and not self.share_encoder:
+            raise UsageError("fedfew_plus: an own head needs a shared encoder: own_head = false")
+        if self.regret and not self.own_head:
+            raise UsageError("fedfew_plus: regret needs an own head to compare: regret = false")
+        starts = roster.starts(self.models)
+        if not self.share_encoder:
+            return Server(Params({}), starts)
+        return Server(starts[0].only("encoder"), [start.without("encoder") for start in starts])
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Encoder and heads move by what those who trained them found."""
+        mu = self.mu * self.anneal ** ((clients.round - 1) / max(clients.rounds - 1, 1))
+        replies = clients.ask(self.train, common=server.common, variants=server.variants, mu=mu)
+        if not replies:
+            raise NoReplies("no client trained the models")
+        losses = torch.tensor(list(replies.each("losses").values()), dtype=torch.float64)
+        weights = set_weights(losses, mu)
+        note_weights(clients, list(replies), weights)
+        clients.note("objective", smooth_objective(losses, mu))
+        counts = dict(zip(replies, weights.clients.tolist(), strict=True))
+        if self.weights == "examples":
+            total = sum(replies.each("examples").values())
+            counts = {client: reply["examples"] / total for client, reply in replies.items()}
+        common = server.common
+        for client, reply in replies.items():
+            common = common + reply["common"] * counts[client]
+        variants = [
+            self.moved(k, variant, replies, counts) for k, variant in enumerate(server.variants)
+        ]
+        return Server(common, variants)
+
+    def moved(
+        self, number: int, variant: Params, replies: Replies, counts: Mapping[str, float]
+    ) -> Params:
+        """One head after its step; it stays where it is if nobody trained it."""
+        changes = [
+            (counts[client] * share, change)
+            for client, reply in replies.items()
+            for k, share, change in zip(
+                reply["numbers"], reply["shares"], reply["variants"], strict=True
+            )
+            if k == number
+        ]
+        total = sum(weight for weight, _ in changes) if self.full_step else 1.0
+        for weight, change in changes:
+            variant = variant + change * (weight / total if total else 0.0)
+        return variant
+
+    @on_client
+    def train(self, client: Client, common: Params, variants: list[Params], mu: float) -> Payload:
+        """Measures all models on a few examples and trains the one that is drawn by its fit."""
+        common.load_into(client.model)
+        probe = draw_probe(client, self.probe)
+        spared = self.fit_own_head(client, probe) if self.own_head else 0.0
+        losses = [self.loss(client, v, probe) - spared * self.regret for v in variants]
+        fit = (-torch.tensor(losses, dtype=torch.float64) / mu).softmax(0)
+        numbers, shares = list(range(len(variants))), fit.tolist()
+        if self.sample:  # drawn with probability w, so counted with w / w
+            numbers, shares = torch.multinomial(fit, 1, generator=client.generator).tolist(), [1.0]
+        changes = [self.improve(client, common | variants[number]) for number in numbers]
+        shared = [
+            Params({name: change[name] * share for name in common})
+            for change, share in zip(changes, shares, strict=True)
+        ]
+        return {
+            "common": sum(shared[1:], start=shared[0]),
+            "variants": [Params({name: c[name] for name in variants[0]}) for c in changes],
+            "numbers": numbers,
+            "shares": shares,
+            "losses": losses,
+            "examples": client.examples,
+        }
+
+    def fit_own_head(self, client: Client, probe: Examples) -> float:
+        """An epoch of the client's own head on the received encoder; its loss afterwards."""
+        client.recall(OWN)
+        self.local.run(client, only=("heads", "decoders"))
+        client.state[OWN] = Params.of(client.model).without("encoder")
+        return self.local.loss(client, probe)
+
+    def loss(self, client: Client, variant: Params, examples: Examples) -> float:
+        """How badly a model does."""
+        self.adapted(client, variant).load_into(client.model)
+        return self.local.loss(client, examples)
+
+    def improve(self, client: Client, model: Params) -> Params:
+        """What local training changes in a model; its shift by the labels cancels out."""
+        start = self.adapted(client, model)
+        start.load_into(client.model)
+        self.local.run(client)
+        return Params.of(client.model) - start
+
+    def adapted(self, client: Client, model: Params) -> Params:
+        """A model as this client uses it: with the logarithm of its label frequencies added."""
+        if not self.prior:
+            return model
+        return model | {name: model[name] + shift for name, shift in label_shifts(client).items()}
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The model each client chooses, as received."""
+        return clients.ask(self.test, common=server.common, variants=server.variants)
+
+    @on_client
+    def test(self, client: Client, common: Params, variants: list[Params]) -> Payload:
+        """Scores of the model that does best on validation data, and which it is."""
+        common.load_into(client.model)
+        candidates = [self.adapted(client, variant) for variant in variants]
+        if OWN in client.state:
+            candidates.append(client.state[OWN])
+        examples = client.data.validation or client.data.train
+        chosen = self.local.choose(client, candidates, examples)
+        return {"personal": client.score(), "chosen_model": chosen}
+
+
+def draw_probe(client: Client, size: int) -> Examples:
+    """A few training examples, others in every round."""
+    order = torch.randperm(client.examples, generator=client.generator)
+    return client.data.train.take(order[:size])
+
+
+def label_shifts(client: Client) -> dict[str, Tensor]:
+    """By the name of a head's bias: the logarithm of how often the client has each class."""
+    shifts = {}
+    for name, task in client.tasks.items():
+        if isinstance(task, Classification):
+            counts = torch.bincount(client.data.train.targets[name], minlength=task.classes)
+            smooth = counts + _SMOOTHING
+            shifts[f"heads.{name}.bias"] = (smooth / smooth.sum()).log()
+    return shifts

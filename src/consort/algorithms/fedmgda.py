@@ -1,0 +1,50 @@
+"""A step that no client would object to.
+
+Hu, Shaloudegi, Zhang and Yu: Federated Learning Meets Multi-objective Optimization, IEEE
+Transactions on Network Science and Engineering 2022, Algorithm 1 (FedMGDA+).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from consort.aggregation.min_norm import gram, min_norm_weights
+from consort.algorithm import Client, Clients, on_client
+from consort.algorithms.fedavg import FedAvg, Server
+from consort.messages import Payload
+from consort.params import BUFFERS, Params, mean
+from consort.types import Positive, Probability
+
+
+@dataclass(frozen=True)
+class FedMGDA(FedAvg):
+    """Moves along the shortest mixture of the clients' normalised updates (FedMGDA+)."""
+
+    epsilon: Probability = 0.1
+    """How far a client's weight may be from its share: 0 is FedAvg's, 1 lets every mixture be."""
+    server_lr: Positive = 1.0
+    """The length of a step in which all clients agree."""
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody trains; the weights of the shortest mixture decide where to go."""
+        replies = clients.ask(self.train, model=server.model)
+        taught = [reply for reply in replies.values() if reply["examples"]]
+        updates = [reply["update"].without(BUFFERS) for reply in taught]
+        products = gram(updates)
+        lengths = products.diagonal().sqrt()
+        lengths = torch.where(lengths > 0, lengths, 1.0)
+        shares = torch.tensor([float(reply["examples"]) for reply in taught])
+        weights = min_norm_weights(products / lengths.outer(lengths), shares, self.epsilon)
+        factors = (weights / lengths).tolist()
+        step = mean(updates, factors) * (self.server_lr * sum(factors))
+        drift = mean([reply["update"].only(BUFFERS) for reply in taught], weights.tolist())
+        return Server(server.model + (step | drift))
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """Local epochs from the global model; the way they went is the answer."""
+        model.load_into(client.model)
+        self.local.run(client)
+        return {"update": Params.of(client.model) - model, "examples": client.examples}

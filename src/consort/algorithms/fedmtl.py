@@ -1,0 +1,81 @@
+"""Personal models as related tasks: each is small and close to the mean of all.
+
+The mean-regularised case of Smith, Chiang, Sanjabi and Talwalkar: Federated Multi-Task Learning
+(MOCHA), NeurIPS 2017, after Evgeniou and Pontil: Regularized Multi-Task Learning, KDD 2004.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.local import Adjust, LocalTraining, pull_towards
+from consort.messages import Payload, Replies
+from consort.params import Params, mean
+from consort.roster import Roster
+from consort.types import NotNegative
+
+
+@dataclass(frozen=True)
+class Server:
+    """The last model of every client that has answered, and their mean."""
+
+    mean: Params
+    models: dict[str, Params]
+
+
+@dataclass(frozen=True)
+class FedMTL(Algorithm[Server]):
+    """Personal models whose squared distances to their mean, and lengths, are penalised."""
+
+    reports: ClassVar[str] = "personal"
+
+    local: LocalTraining = LocalTraining()
+    lambda1: NotNegative = 0.01
+    """Weight of the squared distance to the mean."""
+    lambda2: NotNegative = 0.0001
+    """Weight of the squared length of the model."""
+
+    def start(self, roster: Roster) -> Server:
+        """The common initial model in the place of the mean."""
+        return Server(roster.shared(), {})
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody trains its own model; those of the absent still count in the mean."""
+        replies = clients.ask(self.train, mean=server.mean)
+        models = dict(sorted((server.models | replies.each("model")).items()))
+        return Server(mean(list(models.values())), models)
+
+    @on_client
+    def train(self, client: Client, mean: Params) -> Payload:
+        """Local epochs of the own model, under the penalty."""
+        client.state.get("model", mean).load_into(client.model)
+        self.local.run(client, adjust=self.penalty(mean))
+        client.state["model"] = Params.of(client.model)
+        return {"model": client.state["model"]}
+
+    def penalty(self, mean: Params) -> Adjust:
+        """Adds the gradient of lambda1 ||w - mean||² + lambda2 ||w||²."""
+        related = pull_towards(mean, 2 * self.lambda1)
+        small = pull_towards(mean.zeros(), 2 * self.lambda2)
+
+        def adjust(
+            names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor]
+        ) -> Sequence[Tensor]:
+            return small(names, params, related(names, params, grads))
+
+        return adjust
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """Every client's own model on its own data."""
+        return clients.ask(self.test, mean=server.mean)
+
+    @on_client
+    def test(self, client: Client, mean: Params) -> Payload:
+        """Scores of the own model; of the mean, before there is one."""
+        client.state.get("model", mean).load_into(client.model)
+        return {"personal": client.score()}

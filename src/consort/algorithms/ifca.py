@@ -1,0 +1,76 @@
+"""A few global models; every client trains the one that fits it best.
+
+Ghosh, Chung, Yin and Ramchandran: An Efficient Framework for Clustered Federated Learning,
+NeurIPS 2020, Algorithm 1 (IFCA) with model averaging.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.errors import UsageError
+from consort.local import LocalTraining
+from consort.messages import Payload, Replies
+from consort.params import Params, mean
+from consort.roster import Roster
+from consort.types import Count
+
+
+@dataclass(frozen=True)
+class Server:
+    """One model for every cluster."""
+
+    models: list[Params]
+
+
+@dataclass(frozen=True)
+class IFCA(Algorithm[Server]):
+    """FedAvg inside clusters, which clients choose anew in every round by their training loss."""
+
+    reports: ClassVar[str] = "personal"
+
+    local: LocalTraining = LocalTraining()
+    clusters: Count = 3
+
+    def start(self, roster: Roster) -> Server:
+        """Models drawn independently: from equal ones all clients would choose the first."""
+        if self.clusters > len(roster.ids):
+            raise UsageError(
+                f"ifca cannot form {self.clusters} clusters among {len(roster.ids)} client(s): set "
+                f"clusters to at most {len(roster.ids)}"
+            )
+        return Server(roster.starts(self.clusters))
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Every model becomes the mean of what its clients made of it; unchosen ones stay."""
+        replies = clients.ask(self.train, models=server.models)
+        return Server(
+            [averaged(model, number, replies) for number, model in enumerate(server.models)]
+        )
+
+    @on_client
+    def train(self, client: Client, models: list[Params]) -> Payload:
+        """Local epochs from the model that fits the training data best."""
+        chosen = self.local.choose(client, models, client.data.train)
+        self.local.run(client)
+        trained = Params.of(client.model)
+        return {"model": trained, "cluster": chosen, "examples": client.examples}
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The model that each client chooses, on its data."""
+        return clients.ask(self.test, models=server.models)
+
+    @on_client
+    def test(self, client: Client, models: list[Params]) -> Payload:
+        """Scores of the model that the client would train, as received, and which it is."""
+        chosen = self.local.choose(client, models, client.data.train)
+        return {"personal": client.score(), "chosen_model": chosen}
+
+
+def averaged(model: Params, cluster: int, replies: Replies) -> Params:
+    """The mean of the models of a cluster, by examples; the old model, if nobody chose it."""
+    chosen = [reply for reply in replies.values() if reply["cluster"] == cluster]
+    weights = [reply["examples"] for reply in chosen]
+    return mean([reply["model"] for reply in chosen], weights) if any(weights) else model

@@ -1,0 +1,67 @@
+"""Averaging that gives clients with a larger loss more weight.
+
+Li, Sanjabi, Beirami and Smith: Fair Resource Allocation in Federated Learning, ICLR 2020,
+Algorithm 2 (q-FedAvg).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from consort.algorithm import Client, Clients, on_client
+from consort.algorithms.fedavg import FedAvg, Server
+from consort.errors import Failure, UsageError
+from consort.messages import Payload
+from consort.params import BUFFERS, Params
+from consort.types import NotNegative
+
+SMALLEST_LOSS = 1e-10
+"""In the place of a loss of 0, which has no negative power."""
+
+
+@dataclass(frozen=True)
+class QFedAvg(FedAvg):
+    """Lowers the mean of loss^(q+1): the larger q, the more alike the clients' losses."""
+
+    q: NotNegative = 1.0
+    """How much fairness counts: 0 is FedAvg."""
+
+    def __post_init__(self) -> None:
+        if self.local.lr == 0:
+            raise UsageError("qfedavg divides by the learning rate: set local.lr above 0")
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """A step along the mean direction, divided by the mean bound of the curvature."""
+        replies = clients.ask(self.train, model=server.model)
+        statistics = replies.mean("statistics", weight="examples")
+        direction = replies.mean("direction", weight="examples")
+        total = sum(reply["examples"] for reply in replies.values())
+        bound = sum(reply["examples"] / total * reply["bound"] for reply in replies.values())
+        return Server((server.model.without(BUFFERS) - direction / bound) | statistics)
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """The update as a gradient, scaled by the loss before; the paper's Delta and h."""
+        model.load_into(client.model)
+        loss = self.loss(client)
+        self.local.run(client)
+        trained = Params.of(client.model)
+        steepness = 1 / self.local.rate(client.round, client.rounds)
+        gradient = steepness * (model - trained).without(BUFFERS)
+        return {
+            "direction": loss**self.q * gradient,
+            "bound": self.q * loss ** (self.q - 1) * gradient.dot(gradient)
+            + steepness * loss**self.q,
+            "statistics": trained.only(BUFFERS),
+            "examples": client.examples,
+        }
+
+    @torch.no_grad()
+    def loss(self, client: Client) -> float:
+        """The mean loss of the model as it is on all training examples, as in testing."""
+        mean = self.local.checked(self.local.loss(client, client.data.train), client.round)
+        if mean < 0:
+            raise Failure("its loss is negative, so it has no power q: qfedavg needs losses ≥ 0")
+        return max(mean, SMALLEST_LOSS)

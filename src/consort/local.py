@@ -45,6 +45,25 @@ def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
     }
 
 
+def losses_of_features(client: Client, batch: Examples) -> dict[str, Tensor]:
+    """The same for a batch of features in the place of inputs: see `features_of`."""
+    return {
+        name: task.loss(client.model.output(name, batch.inputs), batch.targets[name])
+        for name, task in client.tasks.items()
+    }
+
+
+@torch.no_grad()
+def features_of(client: Client) -> Examples:
+    """The client's training examples as its encoder sees them, in testing mode."""
+    train = client.data.train
+    if client.model.batchnorm == "recompute":
+        recompute_statistics(client.model, train)
+    client.model.eval()
+    parts = [client.model.encoder(batch.inputs) for batch in train.batches(BATCH)]
+    return Examples(torch.cat(parts), train.targets)
+
+
 def gradients_of_sum(
     losses: dict[str, Tensor], _: Sequence[str], params: Sequence[Tensor]
 ) -> Sequence[Tensor]:
@@ -125,8 +144,12 @@ class LocalTraining:
         gradients: Gradients = gradients_of_sum,
         adjust: Adjust | None = None,
         only: Sequence[str] = (),
+        examples: Examples | None = None,
     ) -> Trained:
-        """Trains the client's model in place; `only` names the roles that move."""
+        """Trains the client's model in place; `only` names the roles that move.
+
+        `examples` take the place of the client's training data.
+        """
         if isinstance(client, Cohort):
             if only or objective is not task_losses or gradients is not gradients_of_sum:
                 raise Failure("a cohort has the ordinary objective and moves as a whole")
@@ -136,7 +159,7 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
-            for batch in self.batches(client.data.train, client.generator):
+            for batch in self.batches(examples or client.data.train, client.generator):
                 use_running_statistics_for_one(client.model, batch)
                 losses = self.weighted(objective(client, batch))
                 grads = gradients(losses, names, params)
@@ -168,14 +191,14 @@ class LocalTraining:
         return Trained(total / max(steps, 1), steps)
 
     @torch.inference_mode()
-    def loss(self, client: Client, examples: Examples) -> float:
+    def loss(self, client: Client, examples: Examples, objective: Objective = task_losses) -> float:
         """The mean loss per example of the model as it is tested; infinite if it is no number."""
         if client.model.batchnorm == "recompute":
             recompute_statistics(client.model, client.data.train)
         client.model.eval()
         total = 0.0
         for batch in examples.batches(BATCH):
-            losses = self.weighted(task_losses(client, batch))
+            losses = self.weighted(objective(client, batch))
             total += len(batch) * sum(loss.item() for loss in losses.values())
         return total / max(len(examples), 1) if math.isfinite(total) else math.inf
 

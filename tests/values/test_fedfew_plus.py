@@ -3,12 +3,16 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.values.by_hand import (
+    B,
     C,
+    V,
+    W,
     assert_close,
     assert_scores,
     average,
     descend,
     distance,
+    gradient,
     initial,
     loss,
     play,
@@ -111,6 +115,26 @@ def test_the_own_head_is_fitted_to_the_received_encoder_and_stays(tmp_path):
         own = outcome.states[client][OWN]
         head = descend(start, federation.data(client).train, 0.2, 2, moving=tuple(own))
         assert_close(own, {name: head[name] for name in own})
+
+
+def test_the_encoder_learns_under_both_heads(tmp_path):
+    federation = three_clients()
+    options = {"models": 1, "prior": False, "regret": False, "weights": "examples"}
+    outcome = play(FedFewPlus(LOCAL, **options), federation, tmp_path)
+    start, trained = initial(federation), []
+    for client in federation.client_ids:
+        part = federation.data(client).train
+        own = descend(start, part, 0.2, 2, moving=(V, C))
+        weights = dict(start)
+        for _ in range(2):
+            slope = gradient(weights, part)
+            beside = gradient(weights | {V: own[V], C: own[C]}, part)
+            for name in weights:
+                more = beside[name] if name in (W, B) else 0.0
+                weights[name] = weights[name] - 0.2 * (slope[name] + more)
+        trained.append(weights)
+    sizes = [len(federation.data(client).train) for client in federation.client_ids]
+    assert_close(whole(outcome.server, 0), average(trained, sizes))
 
 
 def test_regret_leaves_out_what_no_model_could_spare_a_client(tmp_path):

@@ -1,8 +1,8 @@
 """A few server models for many clients, at about the price of one.
 
 Our own variation of FedFew. The models share one encoder and differ in their heads; a client trains
-one of them in a round, with its own label frequencies taken out of what it sends, and fits a head
-of its own beside it. docs/systems/fedfew.md tells what each of these ideas brings.
+one of them in a round, with its own label frequencies taken out of what it sends, beside a head
+of its own. docs/systems/fedfew.md tells what each of these ideas brings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedfew import check_count, note_weights
 from consort.data.examples import Examples
 from consort.errors import NoReplies, UsageError
-from consort.local import LocalTraining
+from consort.local import (
+    LocalTraining,
+    Objective,
+    features_of,
+    losses_of_features,
+    task_losses,
+)
 from consort.messages import Payload, Replies
 from consort.params import Params
 from consort.roster import Roster
@@ -27,6 +33,7 @@ from consort.tasks.classification import Classification
 from consort.types import Count, Positive, Share
 
 OWN = "own head"
+AFTER_ENCODER = ("heads", "decoders")
 _SMOOTHING = 0.5  # of an example of every class, so that no frequency is zero
 
 
@@ -59,13 +66,12 @@ class FedFewPlus(Algorithm[Server]):
     prior: bool = True
     """Whether a client's label frequencies are taken out of the model it sends."""
     own_head: bool = True
-    """Whether each client also fits a head of its own, which it may choose for the test."""
+    """Whether each client also fits a head of its own, which teaches the encoder beside the other
+    one, and which it may choose for the test."""
     regret: bool = True
     """Whether the loss that counts is what the client's own head would save."""
     weights: Literal["need", "examples"] = "need"
     """What a client counts by: how badly off it is, or how many examples it has."""
-    probe: Count = 100
-    """Training examples on which the fit of each model is measured."""
 
     def start(self, roster: Roster) -> Server:
         """The common initial encoder under independently drawn heads."""
@@ -120,16 +126,18 @@ class FedFewPlus(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, common: Params, variants: list[Params], mu: float) -> Payload:
-        """Measures all models on a few examples and trains the one that is drawn by its fit."""
+        """Measures all models on the training data and trains the one that is drawn by its fit."""
         common.load_into(client.model)
-        probe = draw_probe(client, self.probe)
-        spared = self.fit_own_head(client, probe) if self.own_head else 0.0
-        losses = [self.loss(client, v, probe) - spared * self.regret for v in variants]
+        seen = features_of(client)
+        objective, spared = (
+            self.with_own_head(client, seen) if self.own_head else (task_losses, 0.0)
+        )
+        losses = [self.loss(client, v, seen) - spared * self.regret for v in variants]
         fit = (-torch.tensor(losses, dtype=torch.float64) / mu).softmax(0)
         numbers, shares = list(range(len(variants))), fit.tolist()
         if self.sample:  # drawn with probability w, so counted with w / w
             numbers, shares = torch.multinomial(fit, 1, generator=client.generator).tolist(), [1.0]
-        changes = [self.improve(client, common | variants[number]) for number in numbers]
+        changes = [self.improve(client, common | variants[k], objective) for k in numbers]
         shared = [
             Params({name: change[name] * share for name in common})
             for change, share in zip(changes, shares, strict=True)
@@ -143,23 +151,40 @@ class FedFewPlus(Algorithm[Server]):
             "examples": client.examples,
         }
 
-    def fit_own_head(self, client: Client, probe: Examples) -> float:
-        """An epoch of the client's own head on the received encoder; its loss afterwards."""
-        client.recall(OWN)
-        self.local.run(client, only=("heads", "decoders"))
-        client.state[OWN] = Params.of(client.model).without("encoder")
-        return self.local.loss(client, probe)
+    def with_own_head(self, client: Client, seen: Examples) -> tuple[Objective, float]:
+        """Fits the client's own head to the received encoder, to teach the encoder beside another.
 
-    def loss(self, client: Client, variant: Params, examples: Examples) -> float:
+        Returns the losses under both heads, and the loss that the own one alone has now.
+        """
+        client.recall(OWN)
+        self.local.run(client, objective=losses_of_features, only=AFTER_ENCODER, examples=seen)
+        client.state[OWN] = Params.of(client.model).without("encoder")
+        spared = self.local.loss(client, seen, losses_of_features)
+        own = client.model.frozen_outputs()
+
+        def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
+            features = Examples(client.model.encoder(batch.inputs), batch.targets)
+            losses = losses_of_features(client, features)
+            for name, task in client.tasks.items():
+                losses[name] = losses[name] + task.loss(
+                    own[name](features.inputs), batch.targets[name]
+                )
+            return losses
+
+        return objective, spared
+
+    def loss(self, client: Client, variant: Params, seen: Examples) -> float:
         """How badly a model does."""
         self.adapted(client, variant).load_into(client.model)
-        return self.local.loss(client, examples)
+        if self.share_encoder:
+            return self.local.loss(client, seen, losses_of_features)
+        return self.local.loss(client, client.data.train)
 
-    def improve(self, client: Client, model: Params) -> Params:
+    def improve(self, client: Client, model: Params, objective: Objective) -> Params:
         """What local training changes in a model; its shift by the labels cancels out."""
         start = self.adapted(client, model)
         start.load_into(client.model)
-        self.local.run(client)
+        self.local.run(client, objective=objective)
         return Params.of(client.model) - start
 
     def adapted(self, client: Client, model: Params) -> Params:
@@ -182,12 +207,6 @@ class FedFewPlus(Algorithm[Server]):
         examples = client.data.validation or client.data.train
         chosen = self.local.choose(client, candidates, examples)
         return {"personal": client.score(), "chosen_model": chosen}
-
-
-def draw_probe(client: Client, size: int) -> Examples:
-    """A few training examples, others in every round."""
-    order = torch.randperm(client.examples, generator=client.generator)
-    return client.data.train.take(order[:size])
 
 
 def label_shifts(client: Client) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Self
 
@@ -65,3 +66,10 @@ class MultiTaskModel(nn.Module):
         for module in self._paths[task]:
             features = module(features)
         return features
+
+    def frozen_outputs(self) -> dict[str, nn.Module]:
+        """A copy of what follows the encoder, by task, that stays as it is now."""
+        return {
+            task: copy.deepcopy(nn.Sequential(*path)).requires_grad_(False)
+            for task, path in self._paths.items()
+        }

@@ -45,7 +45,10 @@ def child(name: str) -> None:
     kind.evaluate = lambda *_: Replies({})
     algorithm = kind(LocalTraining(batch=BATCH, lr=0.05), **ALGORITHMS[name])
     few = name.endswith("_few_clients")
-    run = Run(federation(4 if few else CLIENTS), algorithm, Schedule(ROUNDS, evaluate_every=0))
+    members = federation(4 if few else CLIENTS)
+    run = Run(members, algorithm, Schedule(ROUNDS, evaluate_every=0))
+    for client in members.client_ids:
+        members.data(client)  # what the clients hold is not the server's
     before = peak_memory()
     measured = timed(run.go)
     sizes = [row.value for row in run.history if row.metric in ("bytes_up", "bytes_down")]

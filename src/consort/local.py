@@ -135,6 +135,10 @@ class LocalTraining:
     """Factor per round of the exponential schedule."""
     task_weights: dict[str, float] = field(default_factory=dict)
     """Weight of a task's loss in the sum, 1 unless given."""
+    balance: bool = False
+    """For signatures: as many genuine ones as forgeries of every user, by repeating some."""
+    augment: bool = False
+    """For signatures: vary each at random, anew in every call."""
 
     def run(
         self,
@@ -148,7 +152,7 @@ class LocalTraining:
     ) -> Trained:
         """Trains the client's model in place; `only` names the roles that move.
 
-        `examples` take the place of the client's training data.
+        `examples` take the place of the client's training data, just as they are.
         """
         if isinstance(client, Cohort):
             if only or objective is not task_losses or gradients is not gradients_of_sum:
@@ -159,7 +163,7 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
-            for batch in self.batches(examples or client.data.train, client.generator):
+            for batch in self.batches(examples or self.prepared(client), client.generator):
                 use_running_statistics_for_one(client.model, batch)
                 losses = self.weighted(objective(client, batch))
                 grads = gradients(losses, names, params)
@@ -214,8 +218,16 @@ class LocalTraining:
 
     @property
     def fits_cohorts(self) -> bool:
-        """Whether a cohort can take these steps: so many epochs, no clipping per client."""
-        return self.steps is None and self.clip is None
+        """Whether a cohort can take these steps: so many epochs, nothing done per client."""
+        return self.steps is None and self.clip is None and not (self.balance or self.augment)
+
+    def prepared(self, client: Client) -> Examples:
+        """The client's training data, with what is to be done to them before every training."""
+        if not (self.balance or self.augment):
+            return client.data.train
+        from consort.data.signatures.training import varied
+
+        return varied(client.data.train, self.balance, self.augment, client.generator)
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every loss times its task's weight."""

@@ -26,35 +26,45 @@ LAYER, NORM, STATISTICS, SMALL_HEAD = 8 * 6 + 6, 6 + 6, 6 + 6, 6 * 3 + 3
 """Numbers in the rough model: a linear layer, BatchNorm's scale and shift, its statistics."""
 
 
-def whole(encoder, head, statistics):
+def whole(encoder, head, statistics, clients):
     return encoder + head + statistics
 
 
-def encoder_alone(encoder, head, statistics):
+def encoder_alone(encoder, head, statistics, clients):
     return encoder + statistics
 
 
-def model_and_control(encoder, head, statistics):
+def model_and_control(encoder, head, statistics, clients):
     return 2 * (encoder + head) + statistics
 
 
-def two_models(encoder, head, statistics):
+def two_models(encoder, head, statistics, clients):
     return 2 * (encoder + head + statistics)
 
 
-def mean_feature(encoder, head, statistics):
+def mean_feature(encoder, head, statistics, clients):
     return head // 3 - 1  # of the head's three outputs, each has a bias
 
 
-def model_and_mean_feature(encoder, head, statistics):
-    return whole(encoder, head, statistics) + mean_feature(encoder, head, statistics)
+def model_and_mean_feature(encoder, head, statistics, clients):
+    return whole(encoder, head, statistics, clients) + mean_feature(
+        encoder, head, statistics, clients
+    )
 
 
-def encoder_and_two_heads(encoder, head, statistics):
+def encoder_and_two_heads(encoder, head, statistics, clients):
     return encoder + 2 * head + statistics
 
 
-def nothing(encoder, head, statistics):
+def head_alone(encoder, head, statistics, clients):
+    return head
+
+
+def sums_of_heads(encoder, head, statistics, clients):
+    return clients * head
+
+
+def nothing(encoder, head, statistics, clients):
     return 0
 
 
@@ -73,6 +83,7 @@ FORMULAS = {
     "fedfew": two_models,
     "fedfew_plus": (encoder_and_two_heads, whole),
     "fedmgda": whole,
+    "fedmh": (sums_of_heads, head_alone),
     "fedmtl": whole,
     "fedper": encoder_alone,
     "fedprox": whole,
@@ -104,8 +115,11 @@ def traffic(rows, metric):
 def expected_traffic(name, clients, numbers):
     """The bytes down and the bytes up, by round and client."""
     formulas = FORMULAS[name] if type(FORMULAS[name]) is tuple else [FORMULAS[name]] * 2
-    usual = [FLOAT * formula(*numbers) for formula in formulas]
-    more = [FLOAT * formula(*numbers) for formula in FIRST_ROUND.get(name, (nothing, nothing))]
+    usual = [FLOAT * formula(*numbers, len(clients)) for formula in formulas]
+    more = [
+        FLOAT * formula(*numbers, len(clients))
+        for formula in FIRST_ROUND.get(name, (nothing, nothing))
+    ]
     return [
         {(round_, c): size + (round_ == 1) * extra for round_ in (1, 2, 3) for c in clients if size}
         for size, extra in zip(usual, more, strict=True)

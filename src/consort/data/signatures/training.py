@@ -1,0 +1,28 @@
+"""A client's signatures as it trains on them: balanced and varied, anew in every round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Generator
+
+from consort.data.examples import Examples
+from consort.data.signatures.augment import augmented
+from consort.data.signatures.balance import balanced
+from consort.errors import UsageError
+from consort.tasks.signature import claimed_user
+
+
+def varied(examples: Examples, balance: bool, augment: bool, generator: Generator) -> Examples:
+    """As many genuine signatures as forgeries of each user, and every one a little different."""
+    if not {"identify", "detect"} <= examples.targets.keys():
+        raise UsageError(
+            "local.balance and local.augment are for signatures: data with the tasks identify and "
+            "detect"
+        )
+    if balance:
+        users = claimed_user(examples.targets["identify"])
+        examples = examples.take(balanced(users, examples.targets["detect"], generator))
+    if augment:
+        examples = replace(examples, inputs=augmented(examples.inputs, generator))
+    return examples

@@ -225,6 +225,18 @@ def environment() -> dict[str, Any]:
     }
 
 
+def refuse_impossible(recipe: Recipe, names: list[str], seed: int, data: Path | None) -> None:
+    """Raises what would stop one of several runs at its start, before the first of them begins."""
+    federation = assemble(recipe, seed, data).federation
+    for name in names:
+        algorithm = recipe.algorithm(name)
+        members = federation.pooled() if algorithm.pools_data else federation
+        try:
+            algorithm.start(members.roster)
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from error
+
+
 def prepare_run(
     recipe: Recipe,
     name: str,

@@ -119,8 +119,11 @@ def test_a_federation_that_is_impossible(changes, more, words, tmp_path: Path, o
 
 
 @pytest.mark.parametrize(("groups", "words"), [
-    ("[[groups]]\nname = 'a'\ncount = 3\nclasses = [2]\n[partition]\nby = 'classes'",
-     ["client a-", "no example of the classes [2]", "choose more classes"]),
+    ("[[groups]]\nname = 'a'\ncount = 3\nclasses = [2]",
+     ["group a", "classes = [2]", "name at least two"]),
+    ("[[groups]]\nname = 'a'\ncount = 3\nclasses = [1, 2]\n"
+     "[partition]\nby = 'classes'\nclasses_per_client = 1",
+     ["client a-", "no example of the classes [1, 2]", "choose more classes"]),
     ("[[groups]]\nname = 'a'\ncount = 3\ntasks = ['colour']",
      ["group a", "no task 'colour'", "classify"]),
     ("[[groups]]\nname = 'a b'\ncount = 3", ["client name 'a b-0'", "letters"]),
@@ -187,6 +190,16 @@ def test_options_that_are_wrong(options, words, tmp_path: Path, out: Path):
 def test_a_comparison_names_all_its_algorithms_before_it_begins(tmp_path: Path, out: Path):
     line = refused("compare", write_recipe(tmp_path), "--algorithms", "fedavg,dito", "--out", out)
     assert "did you mean 'ditto'" in line
+    assert not out.exists()
+
+
+def test_a_comparison_refuses_what_one_of_its_algorithms_cannot_do_before_it_begins(
+    tmp_path: Path, out: Path
+):
+    recipe = write_recipe(tmp_path)
+    changes = ["--set", "algorithms.few.kind=fedfew", "--set", "algorithms.few.models=99"]
+    line = refused("compare", recipe, *changes, "--out", out)
+    assert "few: there are more models (99) than clients (3)" in line
     assert not out.exists()
 
 

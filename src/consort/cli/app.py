@@ -123,15 +123,14 @@ def compare(
     json: Json = False,
 ) -> None:
     """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
-    from consort.assembly import prepare_run
+    from consort.assembly import prepare_run, refuse_impossible
     from consort.cli.show import Screen
     from consort.comparison import judge
 
     path, loaded = _recipe(recipe, scale, changes)
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
-    for name in names:
-        loaded.algorithm(name)
     numbers = list(range(seeds)) if seeds else loaded.seeds
+    refuse_impossible(loaded, names, numbers[0], data)
     root = out or _default_folder(path, scale)
     folders = []
     with Screen(quiet, json) as screen:

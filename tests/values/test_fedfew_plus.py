@@ -109,12 +109,19 @@ def test_label_frequencies_are_added_for_the_client_and_never_sent(tmp_path):
 
 def test_the_own_head_is_fitted_to_the_received_encoder_and_stays(tmp_path):
     federation = three_clients()
-    outcome = play(FedFewPlus(LOCAL, models=2), federation, tmp_path)
-    start = initial(federation)
+    outcome = play(FedFewPlus(LOCAL, models=1), federation, tmp_path, rounds=2)
+    first = play(FedFewPlus(LOCAL, models=1), federation, tmp_path / "first")
+    final = {}
     for client in federation.client_ids:
-        own = outcome.states[client][OWN]
-        head = descend(start, federation.data(client).train, 0.2, 2, moving=tuple(own))
-        assert_close(own, {name: head[name] for name in own})
+        part = federation.data(client).train
+        start = initial(federation)
+        own = start | {C: start[C] + frequencies(federation, client)}
+        for encoder in (start, first.server.common):
+            own = descend(own | {W: encoder[W], B: encoder[B]}, part, 0.2, 2, moving=(V, C))
+        assert_close(outcome.states[client][OWN], {V: own[V], C: own[C]})
+        received = own | {W: outcome.server.common[W], B: outcome.server.common[B]}
+        final[client] = descend(received, part, 0.2, 2, moving=(V, C))
+    assert_scores(scores(outcome, "personal", 2), federation, final)
 
 
 def test_the_encoder_learns_under_both_heads(tmp_path):
@@ -151,7 +158,7 @@ def test_regret_leaves_out_what_no_model_could_spare_a_client(tmp_path):
     for client in federation.client_ids:
         part = federation.data(client).train
         shifted = start | {C: start[C] + frequencies(federation, client)}
-        own = descend(start, part, 0.2, 2, moving=("heads.classify.weight", C))
+        own = descend(shifted, part, 0.2, 2, moving=(V, C))
         losses[client] = float(loss(shifted, part)), float(loss(own, part))
     for regret, found in weights.items():
         table = torch.tensor([[mine - regret * own] for mine, own in losses.values()])

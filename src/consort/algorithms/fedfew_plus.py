@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from consort.aggregation.stch_set import set_weights, smooth_objective
 from consort.algorithm import Algorithm, Client, Clients, on_client
@@ -67,7 +67,7 @@ class FedFewPlus(Algorithm[Server]):
     """Whether a client's label frequencies are taken out of the model it sends."""
     own_head: bool = True
     """Whether each client also fits a head of its own, which teaches the encoder beside the other
-    one, and which it may choose for the test."""
+    one, and which it is tested with."""
     regret: bool = True
     """Whether the loss that counts is what the client's own head would save."""
     weights: Literal["need", "examples"] = "need"
@@ -129,11 +129,14 @@ class FedFewPlus(Algorithm[Server]):
         """Measures all models on the training data and trains the one that is drawn by its fit."""
         common.load_into(client.model)
         seen = features_of(client)
-        objective, spared = (
-            self.with_own_head(client, seen) if self.own_head else (task_losses, 0.0)
-        )
-        losses = [self.loss(client, v, seen) - spared * self.regret for v in variants]
+        losses = [self.loss(client, variant, seen) for variant in variants]
         fit = (-torch.tensor(losses, dtype=torch.float64) / mu).softmax(0)
+        objective: Objective = task_losses
+        if self.own_head:
+            client.state[OWN] = self.fit_own_head(client, variants[int(fit.argmax())], seen)
+            spared = self.local.loss(client, seen, losses_of_features) if self.regret else 0.0
+            losses = [loss - spared for loss in losses]
+            objective = beside(client.model.frozen_outputs())
         numbers, shares = list(range(len(variants))), fit.tolist()
         if self.sample:  # drawn with probability w, so counted with w / w
             numbers, shares = torch.multinomial(fit, 1, generator=client.generator).tolist(), [1.0]
@@ -151,27 +154,11 @@ class FedFewPlus(Algorithm[Server]):
             "examples": client.examples,
         }
 
-    def with_own_head(self, client: Client, seen: Examples) -> tuple[Objective, float]:
-        """Fits the client's own head to the received encoder, to teach the encoder beside another.
-
-        Returns the losses under both heads, and the loss that the own one alone has now.
-        """
-        client.recall(OWN)
+    def fit_own_head(self, client: Client, best: Params, seen: Examples) -> Params:
+        """The client's own head, at first the best that came, after a training on the encoder."""
+        client.state.get(OWN, self.adapted(client, best)).load_into(client.model)
         self.local.run(client, objective=losses_of_features, only=AFTER_ENCODER, examples=seen)
-        client.state[OWN] = Params.of(client.model).without("encoder")
-        spared = self.local.loss(client, seen, losses_of_features)
-        own = client.model.frozen_outputs()
-
-        def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
-            features = Examples(client.model.encoder(batch.inputs), batch.targets)
-            losses = losses_of_features(client, features)
-            for name, task in client.tasks.items():
-                losses[name] = losses[name] + task.loss(
-                    own[name](features.inputs), batch.targets[name]
-                )
-            return losses
-
-        return objective, spared
+        return Params.of(client.model).without("encoder")
 
     def loss(self, client: Client, variant: Params, seen: Examples) -> float:
         """How badly a model does."""
@@ -199,14 +186,29 @@ class FedFewPlus(Algorithm[Server]):
 
     @on_client
     def test(self, client: Client, common: Params, variants: list[Params]) -> Payload:
-        """Scores of the model that does best on validation data, and which it is."""
+        """Scores of the best model as received, and with the own head in the place of its head."""
         common.load_into(client.model)
         candidates = [self.adapted(client, variant) for variant in variants]
-        if OWN in client.state:
-            candidates.append(client.state[OWN])
         examples = client.data.validation or client.data.train
         chosen = self.local.choose(client, candidates, examples)
-        return {"personal": client.score(), "chosen_model": chosen}
+        scores = {"chosen_model": chosen, "global": client.score()}
+        if self.own_head:
+            self.fit_own_head(client, variants[chosen], features_of(client))
+        return scores | {"personal": client.score()}
+
+
+def beside(own: Mapping[str, nn.Module]) -> Objective:
+    """Losses under the client's own head added to those of the model, for the encoder to learn."""
+
+    def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
+        features = Examples(client.model.encoder(batch.inputs), batch.targets)
+        losses = losses_of_features(client, features)
+        for name, task in client.tasks.items():
+            own_loss = task.loss(own[name](features.inputs), batch.targets[name])
+            losses[name] = losses[name] + own_loss
+        return losses
+
+    return objective
 
 
 def label_shifts(client: Client) -> dict[str, Tensor]:

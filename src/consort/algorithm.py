@@ -131,6 +131,14 @@ class Algorithm(Generic[S]):
     pools_data: ClassVar[bool] = False
     """Whether one client with everybody's data takes the place of the clients (no privacy)."""
 
+    companion: Mapping[str, Any] | None = None
+    """The model that every client has beside its own, as a recipe's table, if there is one.
+
+    An empty table stands for the smallest of the clients' own. Clients find it in
+    `client.companion`, its parameters in `Params.of(client.model)` under the role `companion`, and
+    the server its initial weights in `roster.accompanied(self.companion).shared("companion")`.
+    """
+
     def start(self, roster: Roster) -> S:
         """The server's state before the first round."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Generator
 
 from consort.data.examples import Splits
+from consort.errors import Failure
 from consort.messages import Payload
 from consort.models.multitask import MultiTaskModel
 from consort.scoring import score
@@ -45,12 +46,19 @@ class Client:
         """How many examples this client trains on."""
         return len(self.data.train)
 
+    @property
+    def companion(self) -> MultiTaskModel:
+        """The model beside the own one, in algorithms that ask for one."""
+        if self.model.companion is None:
+            raise Failure("the models have no companion: the algorithm has no `companion`")
+        return self.model.companion
+
     def recall(self, key: str) -> None:
         """Loads the parameters remembered under a key into the model, if there are any yet."""
         if key in self.state:
             self.state[key].load_into(self.model)
 
-    def score(self) -> Payload:
-        """The metrics of the model as it is now, on validation and test data."""
+    def score(self, model: MultiTaskModel | None = None) -> Payload:
+        """The metrics of the model (or of another) as it is now, on validation and test data."""
         self.scored = True
-        return score(self.model, self.tasks, self.data)
+        return score(model or self.model, self.tasks, self.data)

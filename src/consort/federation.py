@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +37,8 @@ class Member:
     """One input as the model sees it; only its shape and type matter."""
     load: Callable[[], Splits]
     """Brings the data into memory; called when needed, and again if room had to be made."""
+    companion: ModelSpec | None = None
+    """Another model for the same tasks and inputs, which is trained beside the own one."""
 
     @classmethod
     def of(cls, tasks: Mapping[str, Task], model: ModelSpec, data: Splits) -> Member:
@@ -45,7 +48,7 @@ class Member:
     @cached_property
     def architecture(self) -> Hashable:
         """Equal for members whose models have the same shape."""
-        return self.model, tuple(self.tasks.items()), self.example.shape
+        return self.model, self.companion, tuple(self.tasks.items()), self.example.shape
 
 
 class Blueprint:
@@ -88,6 +91,7 @@ class Federation:
         self.evaluation_ids = self.client_ids
         self._architectures: dict[Hashable, Blueprint] = {}
         self._blueprints: dict[str, Blueprint] = {}
+        self._accompanied: dict[ModelSpec, Federation] = {}
         self._data: OrderedDict[str, Splits] = OrderedDict()
         self._data_bytes = 0
 
@@ -105,7 +109,12 @@ class Federation:
         return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
 
     def _build(self, member: Member, seed: int) -> MultiTaskModel:
-        model = build(member.model, member.tasks, member.example, seed, self.batchnorm)
+        kind = member.tasks, member.example
+        model = build(member.model, *kind, seed, self.batchnorm)
+        if member.companion:
+            # Another seed, so that it is no twin where its architecture is the same.
+            seed = derive(seed, "companion")
+            model.companion = build(member.companion, *kind, seed, self.batchnorm)
         if self.compute.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model
@@ -131,7 +140,23 @@ class Federation:
             {key: self.blueprint(name).params for key, name in representatives.items()},
             {name: tuple(self.members[name].tasks) for name in self.client_ids},
             self._draw,
+            lambda table: self.accompanied(table).roster,
         )
+
+    def accompanied(self, table: Mapping[str, Any]) -> Federation:
+        """The same clients, each with a companion beside its model: see `Algorithm.companion`."""
+        spec = ModelSpec.of(table) if table else self._smallest()
+        if spec not in self._accompanied:
+            members = {n: replace(member, companion=spec) for n, member in self.members.items()}
+            others = Federation(members, self.seed, self.batchnorm, self.compute)
+            others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
+            self._accompanied[spec] = others
+        return self._accompanied[spec]
+
+    def _smallest(self) -> ModelSpec:
+        """The model with the fewest numbers, the first of several such."""
+        first = min(self.client_ids, key=lambda client: self.blueprint(client).params.size)
+        return self.members[first].model
 
     def pooled(self) -> Federation:
         """One client with everybody's data trains; the real clients only evaluate."""

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor
 
+from consort.aggregation.low_rank import expected_shape
 from consort.errors import ClientFailed, NoReplies, Refused
 from consort.params import Params, mean
 
@@ -189,11 +190,12 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
     """Refuses tensors whose numbers are not finite and parameters that are not the model's."""
     floating = []
     for name, tensor in tensors:
-        if name and name not in shapes:
+        expected = expected_shape(name, tensor, shapes)
+        if name and expected is None:
             raise Refused(f"its model has no parameter {name!r}")
-        if name and tensor.shape != shapes[name]:
+        if name and tensor.shape != expected:
             raise Refused(
-                f"parameter {name!r} has shape {tuple(tensor.shape)}, expected {shapes[name]}"
+                f"parameter {name!r} has shape {tuple(tensor.shape)}, expected {expected}"
             )
         if tensor.is_floating_point():
             floating.append((name, tensor))

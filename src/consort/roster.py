@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from consort.errors import UsageError
 from consort.params import Params
@@ -22,6 +23,8 @@ class Roster:
     tasks: Mapping[str, tuple[str, ...]]
     draw: Callable[[str, int], Params]
     """Other initial weights of a client's model: one draw for every number."""
+    accompanied: Callable[[Mapping[str, Any]], Roster]
+    """The same clients with a companion beside their models: see `Algorithm.companion`."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ class Roster:
         )[0]
         part = " and ".join(roles) or "whole model"
         return (
-            f"this algorithm averages the {part}, but clients {first} and {other} differ in "
+            f"this algorithm needs one {part} for all, but clients {first} and {other} differ in "
             f"{odd!r}: give all clients one architecture and the same tasks, or choose an "
             "algorithm that shares less (such as fedper or local_only)"
         )

@@ -52,11 +52,17 @@ class Rough(nn.Module):
 def make(name: str, clients: int = 2) -> Algorithm[Any]:
     """An algorithm with a rate and a batch from which tiny clients learn something.
 
-    If it has several models, they are two, but never more than there are clients.
+    If it has several models, they are two, but never more than there are clients; if its server
+    trains something, it is quick about it.
     """
     cls: Any = find_algorithm(name)
     models = min(2, clients)
-    usual = {"local": LocalTraining(lr=0.1, batch=16), "models": models, "clusters": models}
+    usual = {
+        "local": LocalTraining(lr=0.1, batch=16),
+        "models": models,
+        "clusters": models,
+        "server_steps": 5,
+    }
     fields = {entry.name for entry in dataclasses.fields(cls)}
     algorithm: Algorithm[Any] = cls(**{key: usual[key] for key in usual if key in fields})
     return algorithm

@@ -64,6 +64,31 @@ def sums_of_heads(encoder, head, statistics, clients):
     return clients * head
 
 
+def prototypes(encoder, head, statistics, clients):
+    return 3 * mean_feature(encoder, head, statistics, clients)
+
+
+def no_prototypes_yet(encoder, head, statistics, clients):
+    return -prototypes(encoder, head, statistics, clients)
+
+
+def generator_and_labels(encoder, head, statistics, clients):
+    features = mean_feature(encoder, head, statistics, clients)
+    return (512 + 3 + 1) * 512 + 4 * 512 + (512 + 1) * features + 3
+
+
+def head_generator_and_labels(encoder, head, statistics, clients):
+    return head + generator_and_labels(encoder, head, statistics, clients)
+
+
+def no_generator_yet(encoder, head, statistics, clients):
+    return -generator_and_labels(encoder, head, statistics, clients)
+
+
+def head_and_labels(encoder, head, statistics, clients):
+    return head + 3
+
+
 def nothing(encoder, head, statistics, clients):
     return 0
 
@@ -82,20 +107,32 @@ FORMULAS = {
     "feddbe": (model_and_mean_feature, whole),
     "fedfew": two_models,
     "fedfew_plus": (encoder_and_two_heads, whole),
+    "fedgen": (head_generator_and_labels, head_and_labels),
+    "fedgh": (head_alone, prototypes),
+    "fedkd": whole,  # matrices this small are no longer than their factors
     "fedmgda": whole,
     "fedmh": (sums_of_heads, head_alone),
     "fedmtl": whole,
     "fedper": encoder_alone,
+    "fedproto": prototypes,
     "fedprox": whole,
     "fedrep": encoder_alone,
+    "fedtgp": prototypes,
+    "fml": whole,
     "ifca": (two_models, whole),
+    "lg_fedavg": head_alone,
     "local_only": nothing,
     "qfedavg": whole,
     "scaffold": model_and_control,
 }
 """Numbers that one client receives in a round, and sends; a pair where these are not the same."""
 
-FIRST_ROUND = {"feddbe": (whole, mean_feature)}
+FIRST_ROUND = {
+    "feddbe": (whole, mean_feature),
+    "fedgen": (no_generator_yet, nothing),
+    "fedproto": (no_prototypes_yet, nothing),
+    "fedtgp": (no_prototypes_yet, nothing),
+}
 """Numbers that come on top in the first round."""
 
 
@@ -121,7 +158,7 @@ def expected_traffic(name, clients, numbers):
         for formula in FIRST_ROUND.get(name, (nothing, nothing))
     ]
     return [
-        {(round_, c): size + (round_ == 1) * extra for round_ in (1, 2, 3) for c in clients if size}
+        {(n, c): total for n in (1, 2, 3) for c in clients if (total := size + (n == 1) * extra)}
         for size, extra in zip(usual, more, strict=True)
     ]
 

@@ -78,6 +78,10 @@ def test_what_is_shared_decides_who_can_take_part():
     encoders = {"fedas", "fedbabu", "fedper", "fedrep"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
+    for name in ("fedkd", "fml"):
+        assert refusal(name, two_task_federation())
+        assert refusal(name, unlike_labels_federation())
+        assert not refusal(name, unlike_models_federation())
     for name in encoders:
         assert not refusal(name, two_task_federation())
         assert not refusal(name, unlike_labels_federation())

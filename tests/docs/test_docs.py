@@ -10,6 +10,7 @@ import runpy
 import sys
 import tomllib
 import typing
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -396,17 +397,23 @@ def test_clients_may_differ_in_what_the_line_of_an_algorithm_says(cells, aspect)
 @every_algorithm
 def test_the_bytes_that_travel_are_those_of_the_formula(cells):
     name, down, up = (cell.strip("`") for cell in cells[:3])
-    run = Run(tiny_federation(model={"name": "normed"}), find_algorithm(name)(), Schedule(rounds=1))
-    history = list(run.go())
+    run = Run(tiny_federation(model={"name": "normed"}), find_algorithm(name)(), Schedule(rounds=2))
+    sent = {}
+    for row in run.go():
+        key = row.round, row.client, row.metric
+        sent[key] = sent.get(key, 0) + row.value
     whole = run.federation.blueprint("c0").params
     sizes = {part: 4 * whole.only(part).size for part in ("encoder", "buffers")}
     sizes["model"] = 4 * whole.size
     sizes["clients"] = len(run.federation.client_ids)
     sizes["features"] = 4 * run.federation.blueprint("c0").model.encoder.width
-    for client in run.federation.client_ids:
+    sizes["classes"] = 3
+    sizes["companion"] = sizes["model"]
+    sizes["generator"] = 4 * ((512 + 3) * 512 + 5 * 512) + (512 + 1) * sizes["features"]
+    for client, round_ in product(run.federation.client_ids, (1, 2)):
+        sizes["first"] = int(round_ == 1)
         for metric, formula in (("bytes_down", down), ("bytes_up", up)):
-            rows = [row.value for row in history if (row.client, row.metric) == (client, metric)]
-            assert sum(rows) == eval(formula, {}, sizes)
+            assert sent.get((round_, client, metric), 0) == eval(formula, {}, sizes)
     assert sizes["buffers"] > 0
 
 

@@ -186,9 +186,10 @@ def test_the_description_counts_what_clients_hold():
      {"data": PICTURES, "partition": {"by": "task"}}, "client a-1 is left without a task"),
     ([{"name": "a", "count": 2, "classes": [0]}], {"data": PICTURES},
      "group a: `classes` needs data with a single task"),
-    ([{"name": "a", "count": 4, "classes": [3]}],
+    ([{"name": "a", "count": 4, "classes": [3]}], {}, r"classes = \[3\] leaves nothing"),
+    ([{"name": "a", "count": 4, "classes": [2, 3]}],
      {"partition": {"by": "classes", "classes_per_client": 1}},
-     r"client a-\d holds no example of .*\[3\]"),
+     r"client a-\d holds no example of .*\[2, 3\]"),
     ([], {"data": {}}, "names no data"),
 ])  # fmt: skip
 def test_what_cannot_be_assembled(groups, changes, message):

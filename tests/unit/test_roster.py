@@ -51,7 +51,8 @@ def test_an_encoder_with_statistics_is_shared_with_them():
 
 def test_a_missing_task_is_an_error_that_names_two_clients_and_a_parameter():
     with pytest.raises(
-        UsageError, match=r"averages the whole model, but clients c0 and c1 .*'heads\.shape\.bias'"
+        UsageError,
+        match=r"needs one whole model for all, but clients c0 and c1 .*'heads\.shape\.bias'",
     ):
         two_task_federation().roster.shared()
 
@@ -61,7 +62,7 @@ def test_other_label_spaces_are_an_error_where_heads_are_shared():
     assert len(roster.shared("encoder")) == 2
     with pytest.raises(
         UsageError,
-        match=r"the encoder and heads, but clients c0 and c1 differ in 'heads\.classify\.bias'",
+        match=r"encoder and heads for all, but clients c0 and c1 differ in 'heads\.classify\.bias'",
     ):
         roster.shared("encoder", "heads")
 

@@ -39,7 +39,8 @@ class ClientHost:
         store: StateStore,
         tuning_epochs: int = 0,
     ) -> None:
-        self.federation = federation
+        table = algorithm.companion
+        self.federation = federation if table is None else federation.accompanied(table)
         self.algorithm = algorithm
         self.seed = seed
         self.rounds = rounds

@@ -23,6 +23,9 @@ class MultiTaskModel(nn.Module):
     `batchnorm` says what becomes of running statistics: they travel and are averaged like
     parameters (`average`), stay with each client (`local`), or are computed anew from
     the client's training data before each evaluation (`recompute`).
+
+    `companion` is another whole model that a client may train beside this one; its parameters
+    are called `companion.*`.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class MultiTaskModel(nn.Module):
         self.decoders = nn.ModuleDict(decoders or {})
         self.heads = nn.ModuleDict(heads)
         self.batchnorm: BatchNormPolicy = batchnorm
+        self.companion: MultiTaskModel | None = None
         self._slots: dict[str, Tensor] | None = None
         self._paths = {
             task: (*([self.decoders[task]] if task in self.decoders else []), head)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from consort.metrics.biometric import area_under_curve, equal_error_rate
 from consort.tasks.task import Meter
 
 _IGNORED = -100
@@ -119,22 +120,3 @@ class Detection:
     def meter(self) -> Meter:
         """No scores yet."""
         return DetectionMeter()
-
-
-def area_under_curve(genuine: Tensor, forged: Tensor) -> float:
-    """How often a genuine signature scores above a forgery; a tie counts half."""
-    forged = forged.sort().values
-    below = torch.searchsorted(forged, genuine) + torch.searchsorted(forged, genuine, right=True)
-    return below.double().mean().item() / (2 * len(forged))
-
-
-def equal_error_rate(genuine: Tensor, forged: Tensor) -> float:
-    """Mean of false rejections and acceptances where they differ least (accepted from t on)."""
-    thresholds = torch.cat([genuine, forged, genuine.new_tensor([torch.inf])]).sort().values
-    rejected, passed = (
-        torch.searchsorted(scores.sort().values, thresholds).double() / len(scores)
-        for scores in (genuine, forged)
-    )
-    accepted = 1 - passed
-    best = len(thresholds) - 1 - (accepted - rejected).abs().flip(0).argmin()
-    return ((accepted + rejected) / 2)[best].item()

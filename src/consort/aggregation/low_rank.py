@@ -1,0 +1,59 @@
+"""Matrices as products of two thin ones, where that is shorter: truncated singular values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from consort.params import Params
+
+FACTORS = "/factors"
+"""How the name of a parameter ends whose place its factors take."""
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def compress(params: Params, energy: float) -> Params:
+    """Every matrix with as few singular values as have this share of its squares, if shorter.
+
+    A tensor with more dimensions counts as a matrix of what belongs to each output. The factors
+    u sigma and v of one singular value are one row, of as many numbers as the matrix has rows and
+    columns.
+    """
+    short: dict[str, Tensor] = {}
+    for name, tensor in params.items():
+        rows = _factors(tensor.flatten(1), energy) if tensor.ndim > 1 else tensor
+        shorter = rows.numel() < tensor.numel()
+        short |= {name + FACTORS: rows} if shorter else {name: tensor}
+    return Params(short)
+
+
+def expand(short: Params, shapes: Shapes) -> Params:
+    """The inverse of `compress`, up to what it left out; shapes are those of the parameters."""
+    whole: dict[str, Tensor] = {}
+    for name, tensor in short.items():
+        original = name.removesuffix(FACTORS)
+        if name != original:
+            shape = shapes[original]
+            left, right = tensor[:, : shape[0]], tensor[:, shape[0] :]
+            tensor = (left.T @ right).view(shape)
+        whole[original] = tensor
+    return Params(whole)
+
+
+def expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...] | None:
+    """The shape that a parameter, or its factors in its place, must have; None if there is none."""
+    original = name.removesuffix(FACTORS)
+    shape = shapes.get(original)
+    if shape is None or name == original:
+        return shape
+    return *tensor.shape[:1], shape[0] + math.prod(shape[1:])
+
+
+def _factors(matrix: Tensor, energy: float) -> Tensor:
+    left, sigma, right = torch.linalg.svd(matrix, full_matrices=False)
+    squares = sigma.double().square().cumsum(0)
+    rank = int((squares < energy * squares[-1]).sum()) + 1
+    return torch.cat([(left * sigma).T[:rank], right[:rank]], dim=1)

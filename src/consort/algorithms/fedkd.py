@@ -1,0 +1,141 @@
+"""A small common model and private large ones distil each other; it travels compressed.
+
+Wu, Wu, Lyu, Huang and Xie: Communication-efficient federated learning via knowledge distillation,
+Nature Communications 13, 2022, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from consort.aggregation.low_rank import compress, expand
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.data.examples import Examples
+from consort.distillation import clip_apart, divergence
+from consort.local import LocalTraining, Objective
+from consort.messages import Payload, Replies
+from consort.models.multitask import MultiTaskModel
+from consort.params import Params, mean, slots
+from consort.roster import Roster
+from consort.types import Positive, Share
+
+MODEL, COMPANION, BRIDGE = "model", "companion", "bridge"
+_GUARD = 1e-8
+
+
+class Bridged(MultiTaskModel):
+    """A client's model and its companion, with a linear map from the features of the second."""
+
+    def __init__(self, model: MultiTaskModel, weight: Tensor) -> None:
+        heads, decoders = (dict(part.items()) for part in (model.heads, model.decoders))
+        super().__init__(model.encoder, heads, decoders, model.batchnorm)
+        self.companion = model.companion
+        self.bridge = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+        self.bridge.weight = nn.Parameter(weight.clone())
+        # Both are left in testing mode: whoever trains one of them next sets all its parts anew.
+        model.eval()
+        self.eval()
+
+
+@dataclass(frozen=True)
+class Server:
+    """The common model, the paper's mentee."""
+
+    companion: Params
+
+
+@dataclass(frozen=True)
+class FedKD(Algorithm[Server]):
+    """Mutual distillation of outputs and features, the stronger the better both models are."""
+
+    reports: ClassVar[str] = "personal"
+    private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads", BRIDGE)
+
+    local: LocalTraining = LocalTraining()
+    companion: dict[str, Any] = field(default_factory=dict)
+    """The common model, as a table; without one, the smallest of the clients' own."""
+    first_energy: Share = 0.95
+    """The share of its squared singular values that a matrix keeps on the way in round 1."""
+    last_energy: Share = 0.98
+    """The same in the last round; between them it rises evenly."""
+    clip: Positive = 10.0
+    """Largest norm of a step's gradient, of each model by itself."""
+
+    def start(self, roster: Roster) -> Server:
+        """The initial weights of the common model."""
+        return Server(roster.accompanied(self.companion).shared(COMPANION))
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody trains both models; the plain mean of what came of the common one goes on."""
+        replies = clients.ask(self.train, companion=self.sent(server.companion, clients))
+        shapes = server.companion.shapes
+        return Server(mean([expand(short, shapes) for short in replies.each(COMPANION).values()]))
+
+    def sent(self, companion: Params, here: Client | Clients) -> Params:
+        """The common model as it travels in this round."""
+        passed = (here.round - 1) / max(here.rounds - 1, 1)
+        return compress(
+            companion, self.first_energy + passed * (self.last_energy - self.first_energy)
+        )
+
+    @on_client
+    def train(self, client: Client, companion: Params) -> Payload:
+        """Local epochs of the own model, the common one and the map between their features."""
+        load(client, companion)
+        known = client.state.get(BRIDGE)
+        bridged = Bridged(client.model, new_bridge(client) if known is None else known)
+        client.model = bridged
+        adjust = clip_apart(self.clip, COMPANION, BRIDGE)
+        self.local.run(client, objective=self.mutual_losses(bridged.bridge), adjust=adjust)
+        trained = Params.of(bridged)
+        client.state[MODEL] = trained.without(COMPANION, BRIDGE)
+        client.state[BRIDGE] = trained[f"{BRIDGE}.weight"]
+        return {COMPANION: self.sent(trained.only(COMPANION), client)}
+
+    def mutual_losses(self, bridge: nn.Module) -> Objective:
+        """Both models' losses by task, and what they learn from each other over the sum of these.
+
+        The sum is a number here, with no gradient of its own.
+        """
+
+        def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
+            own, common = (m.encoder(batch.inputs) for m in (client.model, client.companion))
+            losses, apart = {}, [F.mse_loss(own, bridge(common))]
+            for name, task in client.tasks.items():
+                mine, ours = client.model.output(name, own), client.companion.output(name, common)
+                target = batch.targets[name]
+                losses[name] = task.loss(mine, target) + task.loss(ours, target)
+                apart += [divergence(mine, ours), divergence(ours, mine)]
+            total = torch.stack([*losses.values()]).sum().detach().clamp(min=_GUARD)
+            return losses | {"distillation": torch.stack(apart).sum() / total}
+
+        return objective
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The common model as it travels, and every client's own, on its data."""
+        return clients.ask(self.test, companion=self.sent(server.companion, clients))
+
+    @on_client
+    def test(self, client: Client, companion: Params) -> Payload:
+        """Scores of the common model as received, and of the client's own."""
+        load(client, companion)
+        return {"global": client.score(client.companion), "personal": client.score()}
+
+
+def load(client: Client, companion: Params) -> None:
+    """The client's own model, and the common one as received."""
+    client.recall(MODEL)
+    shapes = {name: tuple(tensor.shape) for name, tensor in slots(client.model).items()}
+    expand(companion, shapes).load_into(client.model)
+
+
+def new_bridge(client: Client) -> Tensor:
+    """A random map from the common model's features to the own ones."""
+    widths: list[Any] = [model.encoder.width for model in (client.model, client.companion)]
+    limit = widths[1] ** -0.5
+    return torch.empty(*widths).uniform_(-limit, limit, generator=client.generator)

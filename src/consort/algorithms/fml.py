@@ -1,0 +1,89 @@
+"""A common model that all clients train beside their own, each learning from the other.
+
+Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu and Wu: Federated Mutual Learning, arXiv
+2006.16765, 2020, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.data.examples import Examples
+from consort.distillation import clip_apart, divergence
+from consort.local import LocalTraining
+from consort.messages import Payload, Replies
+from consort.params import Params
+from consort.roster import Roster
+from consort.types import Positive, Probability
+
+MODEL, COMPANION = "model", "companion"
+
+
+@dataclass(frozen=True)
+class Server:
+    """The common model, the paper's meme."""
+
+    companion: Params
+
+
+@dataclass(frozen=True)
+class FML(Algorithm[Server]):
+    """Own models of any kind, and a common one that teaches them and is taught by them."""
+
+    reports: ClassVar[str] = "personal"
+    private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads")
+
+    local: LocalTraining = LocalTraining()
+    companion: dict[str, Any] = field(default_factory=dict)
+    """The common model, as a table; without one, the smallest of the clients' own."""
+    alpha: Probability = 0.5
+    """What the labels weigh for the own model; the rest is what the common one thinks."""
+    beta: Probability = 0.5
+    """What the labels weigh for the common model; the rest is what the own one thinks."""
+    clip: Positive = 10.0
+    """Largest norm of a step's gradient, of each model by itself."""
+
+    def start(self, roster: Roster) -> Server:
+        """The initial weights of the common model."""
+        return Server(roster.accompanied(self.companion).shared(COMPANION))
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody trains both models; the plain mean of the common one goes on."""
+        return Server(clients.ask(self.train, companion=server.companion).mean(COMPANION))
+
+    @on_client
+    def train(self, client: Client, companion: Params) -> Payload:
+        """Local epochs of the own model and of the common one, step by step together."""
+        client.recall(MODEL)
+        companion.load_into(client.model)
+        adjust = clip_apart(self.clip, COMPANION)
+        self.local.run(client, objective=self.mutual_losses, adjust=adjust)
+        both = Params.of(client.model)
+        client.state[MODEL] = both.without(COMPANION)
+        return {COMPANION: both.only(COMPANION)}
+
+    def mutual_losses(self, client: Client, batch: Examples) -> dict[str, Tensor]:
+        """Both models' losses in one sum: neither has a gradient with respect to the other."""
+        own, common = (model(batch.inputs) for model in (client.model, client.companion))
+        losses = {}
+        for name, task in client.tasks.items():
+            mine, ours, target = own[name], common[name], batch.targets[name]
+            learnt = self.alpha * task.loss(mine, target) + self.beta * task.loss(ours, target)
+            taught = (1 - self.alpha) * divergence(mine, ours)
+            losses[name] = learnt + taught + (1 - self.beta) * divergence(ours, mine)
+        return losses
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The common model and every client's own, on its data."""
+        return clients.ask(self.test, companion=server.companion)
+
+    @on_client
+    def test(self, client: Client, companion: Params) -> Payload:
+        """Scores of the common model as received, and of the client's own."""
+        companion.load_into(client.model)
+        client.recall(MODEL)
+        return {"global": client.score(client.companion), "personal": client.score()}

@@ -1,0 +1,73 @@
+"""Shared heads on encoders that stay at home.
+
+Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov and Morency: Think Locally, Act Globally:
+Federated Learning with Local and Global Representations, arXiv 2001.01523, 2020, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.local import LocalTraining
+from consort.messages import Payload, Replies
+from consort.params import Params
+from consort.roster import Roster
+
+MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global heads."""
+
+    heads: Params
+
+
+@dataclass(frozen=True)
+class LGFedAvg(Algorithm[Server]):
+    """Averages heads only: encoders stay with their clients, which may have unlike ones."""
+
+    reports: ClassVar[str] = "personal"
+    private: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    local: LocalTraining = LocalTraining()
+
+    def start(self, roster: Roster) -> Server:
+        """The common initial heads; encoders are their clients' own affair."""
+        return Server(roster.shared("heads", "decoders"))
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody trains; the mean heads are the new global ones."""
+        replies = clients.ask(self.train, heads=server.heads)
+        return Server(replies.mean("heads", weight="examples"))
+
+    @on_client
+    def train(self, client: Client, heads: Params) -> Payload:
+        """Local epochs of the own encoder and the global heads together."""
+        trained = self.trained(client, heads)
+        return {"heads": trained.without("encoder"), "examples": client.examples}
+
+    def trained(self, client: Client, heads: Params) -> Params:
+        """The own model after local epochs under the global heads; the client remembers it."""
+        self.install(client, heads)
+        self.local.run(client)
+        model = Params.of(client.model)
+        client.state[MODEL] = model
+        return model
+
+    def install(self, client: Client, heads: Params) -> None:
+        """The global heads on this client's own encoder."""
+        client.recall(MODEL)
+        heads.load_into(client.model)
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The global heads on each client's own encoder."""
+        return clients.ask(self.test, heads=server.heads)
+
+    @on_client
+    def test(self, client: Client, heads: Params) -> Payload:
+        """Scores of the own encoder under the global heads."""
+        self.install(client, heads)
+        return {"personal": client.score()}

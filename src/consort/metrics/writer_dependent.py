@@ -1,0 +1,222 @@
+"""How good features are: a small classifier for every user, trained on a few references of theirs.
+
+The protocol of Hafemann et al. (2017) that FedMH's tables use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consort.errors import Failure
+from consort.metrics.biometric import (
+    Scores,
+    area_under_curve,
+    equal_error_rate,
+    equal_error_threshold,
+    equal_errors_of_users,
+    mean_area_under_curve,
+    true_acceptance_rate,
+)
+from consort.types import Count, CountOrNone, Positive
+
+Features: TypeAlias = NDArray[np.floating]
+Kernel: TypeAlias = Callable[[Features], Scores]
+
+
+@dataclass(frozen=True)
+class Signatures:
+    """Features, and for each row the user it claims to be from and whether that is true."""
+
+    features: Features
+    users: NDArray[np.int64]
+    genuine: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if not len(self.features) == len(self.users) == len(self.genuine):
+            raise ValueError("every signature needs features, a user and a truth")
+        if not np.isfinite(self.features).all():
+            raise Failure(
+                "the encoder's features are not finite, so no signature can be verified with them: "
+                "try a lower learning rate"
+            )
+
+    def of(self, user: int, genuine: bool) -> Features:
+        """The features of one user's genuine signatures, or of the forgeries of them."""
+        rows: Features = self.features[(self.users == user) & (self.genuine == genuine)]
+        return rows
+
+
+class Draw(NamedTuple):
+    """Features by user."""
+
+    references: dict[int, Features]
+    genuine: dict[int, Features]
+    """Tests; none of them is a reference."""
+    skilled: dict[int, Features]
+    """Forgeries to test with."""
+
+
+@dataclass(frozen=True)
+class UserScores:
+    """What a user's classifier gave to the user's own test signatures, and to those of others."""
+
+    genuine: Scores
+    skilled: Scores
+    """Forgeries of this user's signature."""
+    random: Scores
+    """Genuine signatures of other users."""
+
+
+@dataclass(frozen=True)
+class WriterDependent:
+    """Support vector machines on frozen features: a user's references against everybody else's.
+
+    A user with few genuine signatures gives fewer references and fewer tests, in the same
+    proportion. A user without a reference, a genuine test or a forgery cannot be judged and is
+    counted as skipped; references of skipped users still teach the classifiers of the others.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    references: Count = 12
+    """Genuine signatures of each user that classifiers are trained on."""
+    tests: Count = 10
+    """Genuine signatures of each user that they are tested on."""
+    forgeries: CountOrNone = 0
+    """Forgeries of each user that they are tested on; all, if 0."""
+    repetitions: Count = 5
+    """How often signatures are drawn; the metrics are means over all draws."""
+    c: Positive = 1.0
+    gamma: Positive = 2.0**-11
+
+    def metrics(
+        self, tested: Signatures, enrolled: Signatures | None = None, seed: int = 0
+    ) -> dict[str, float]:
+        """EER, FAR, FRR, AUC and the like; only the number of users, if none can be judged.
+
+        References come from `enrolled`, or else from `tested` and are then not tested. `eer`,
+        `far`, `frr`, `far_random`, `precision` and `recall` are taken with a threshold for each
+        user, `eer_global` and `tar_at_1pct` (at a FAR of at most 1 %) with one for all; `auc` is
+        the mean of the users' own, `auc_global` that of all scores together.
+        """
+        found = [
+            summary(self.scores(tested, enrolled, np.random.default_rng([seed, repetition])))
+            for repetition in range(self.repetitions)
+        ]
+        means = {name: fmean(metrics[name] for metrics in found) for name in found[0]}
+        return means | {"skipped": len(np.unique(tested.users)) - means["users"]}
+
+    def scores(
+        self, tested: Signatures, enrolled: Signatures | None, generator: np.random.Generator
+    ) -> dict[int, UserScores]:
+        """One draw of references and tests: the scores of every user that can be judged."""
+        references, genuine, skilled = self.draw(tested, enrolled, generator)
+        if len(references) < 2:
+            return {}
+        known, owners = _joined(references)
+        tests, writers = _joined(genuine)
+        forged, imitated = _joined(skilled)
+        kernel = kernel_to(known, self.gamma)
+        among, of_tests, of_forged = map(kernel, (known, tests, forged))
+        found = {}
+        for user in references:
+            if len(genuine[user]) and len(skilled[user]):
+                score = trained(among, owners == user, self.c)
+                scores, own = score(of_tests), writers == user
+                skilled_scores = score(of_forged[imitated == user])
+                found[user] = UserScores(scores[own], skilled_scores, scores[~own])
+        return found
+
+    def draw(
+        self, tested: Signatures, enrolled: Signatures | None, generator: np.random.Generator
+    ) -> Draw:
+        """Who is tested with what, at random; only users with references are there."""
+        drawn = Draw({}, {}, {})
+        for user in map(int, np.unique((enrolled or tested).users)):
+            genuine = generator.permutation(tested.of(user, True))
+            forged = generator.permutation(tested.of(user, False))
+            if enrolled is not None:
+                known = generator.permutation(enrolled.of(user, True))[: self.references]
+            else:
+                known, genuine = np.split(genuine, [self._share(len(genuine))])
+            if len(known):
+                drawn.references[user] = known
+                drawn.genuine[user] = genuine[: self.tests]
+                drawn.skilled[user] = forged[: self.forgeries or None]
+        return drawn
+
+    def _share(self, available: int) -> int:
+        """How many of a user's genuine signatures become references."""
+        share = available * self.references // (self.references + self.tests)
+        return min(self.references, max(share, 1))
+
+
+def kernel_to(references: Features, gamma: float) -> Kernel:
+    """The RBF kernel between queries and references, in units of the references' deviations."""
+    from sklearn.metrics.pairwise import rbf_kernel
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler(with_mean=False)
+    known = scaler.fit_transform(references.astype(np.float64))
+
+    def kernel(queries: Features) -> Scores:
+        if not len(queries):
+            return np.empty((0, len(known)))
+        scaled = scaler.transform(queries.astype(np.float64))
+        similar: Scores = rbf_kernel(scaled, known, gamma=gamma)
+        return similar
+
+    return kernel
+
+
+def trained(kernel: Scores, positive: NDArray[np.bool_], c: float) -> Callable[[Scores], Scores]:
+    """A machine in which both classes weigh the same: kernels to the references in, scores out."""
+    from sklearn.svm import SVC
+
+    weight = np.sum(~positive) / np.sum(positive)
+    machine = SVC(C=c, kernel="precomputed", class_weight={1: weight})
+    score: Callable[[Scores], Scores] = machine.fit(kernel, positive.astype(int)).decision_function
+    return score
+
+
+def summary(users: Mapping[int, UserScores]) -> dict[str, float]:
+    """The metrics of one draw, as `WriterDependent.metrics` lists them."""
+    if not users:
+        return {"users": 0}
+    pairs = [(scores.genuine, scores.skilled) for scores in users.values()]
+    genuine, skilled = map(np.concatenate, zip(*pairs, strict=True))
+    errors = equal_errors_of_users(pairs)
+    return {
+        "eer": errors.mean,
+        "far": errors.far,
+        "frr": errors.frr,
+        "precision": errors.precision,
+        "recall": errors.recall,
+        "auc": mean_area_under_curve(pairs),
+        "eer_global": equal_error_rate(genuine, skilled),
+        "auc_global": area_under_curve(genuine, skilled),
+        "tar_at_1pct": true_acceptance_rate(genuine, skilled, 0.01),
+        "users": len(users),
+    } | _random(users)
+
+
+def _random(users: Mapping[int, UserScores]) -> dict[str, float]:
+    """How often signatures of other users are accepted, if there are any to try."""
+    accepted = [
+        scores.random >= equal_error_threshold(scores.genuine, scores.skilled)
+        for scores in users.values()
+    ]
+    tried = np.concatenate(accepted)
+    return {"far_random": float(tried.mean())} if len(tried) else {}
+
+
+def _joined(by_user: Mapping[int, Features]) -> tuple[Features, NDArray[np.int64]]:
+    """All rows, and whose they are."""
+    sizes = [len(rows) for rows in by_user.values()]
+    return np.concatenate(list(by_user.values())), np.repeat(list(by_user), sizes)

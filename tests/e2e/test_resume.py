@@ -181,7 +181,7 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted_from_the_keyboard(workers, tmp_path: Path):
     """One sentence, and the same command goes on."""
-    recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 60"))
+    recipe = write_recipe(tmp_path, ("rounds = 2", "rounds = 200"))
     arguments = ["run", str(recipe), "--algorithm", "ditto", "--quiet"]
     folder = tmp_path / "stopped" / "ditto" / "seed-0"
     command = [*COMMAND, *arguments, "--out", tmp_path / "stopped", "--workers", str(workers)]
@@ -191,7 +191,7 @@ def test_interrupted_from_the_keyboard(workers, tmp_path: Path):
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert told == "error: stopped; nothing is lost: give the same command again to go on\n"
-    assert not (folder / "round-000060.ckpt").exists()
+    assert not (folder / "round-000200.ckpt").exists()
     assert consort(*arguments, "--out", tmp_path / "stopped").code == 0
     assert consort(*arguments, "--out", tmp_path / "straight").code == 0
     assert outcome(folder) == outcome(tmp_path / "straight" / "ditto" / "seed-0")

@@ -214,7 +214,7 @@ class Result:
         return self._index.notes.get(name, {})
 
     def client_seconds(self) -> dict[str, float]:
-        """How long every client worked, all rounds together."""
+        """The CPU time of every client, all rounds together."""
         return dict(sorted(self._index.client_seconds.items()))
 
     def bytes(self, direction: Direction, by: Aspect = "role", role: str = "") -> dict[Any, int]:

@@ -16,7 +16,7 @@ METRICS = {
     "balanced_accuracy": "mean recall over the classes a client really has (classification)",
     "loss": "mean loss per example (every task)",
     "bytes_up, bytes_down": "tensors sent by and to a client, by role",
-    "seconds": "wall time of a round, and of each client's call",
+    "seconds": "wall time of a round; CPU time of each client's call",
     "peak_memory_mib": "largest memory of the server process so far",
 }
 

@@ -83,7 +83,7 @@ class ClientHost:
         return id(blueprint), examples
 
     def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
-        start = time.perf_counter()
+        start = time.process_time()
         first = calls[0]
         blueprint = self.federation.blueprint(first.client)
         for call in calls:
@@ -105,7 +105,7 @@ class ClientHost:
         method = getattr(self.algorithm, first.method)
         content = method(cohort, **stack_payloads([call.payload for call in calls]))
         self._keep_secret(Reply("", content))
-        seconds = (time.perf_counter() - start) / len(ids)
+        seconds = (time.process_time() - start) / len(ids)
         contents = split_content(content, ids)
         return [Reply(c, part, seconds=seconds) for c, part in zip(ids, contents, strict=True)]
 
@@ -120,7 +120,7 @@ class ClientHost:
             return Reply(call.client, error=failed)
 
     def _run(self, call: Call) -> Reply:
-        start = time.perf_counter()
+        start = time.process_time()
         method = getattr(self.algorithm, call.method, None)
         if not is_on_client(method):
             raise ConsortError(f"{call.method} is not a method that clients answer")
@@ -133,7 +133,7 @@ class ClientHost:
         content: Payload = method(client, **call.payload)  # type: ignore[misc]
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
-        reply = Reply(call.client, content, seconds=time.perf_counter() - start)
+        reply = Reply(call.client, content, seconds=time.process_time() - start)
         self._keep_secret(reply)
         if not call.evaluation:
             self._keep(client, stamp, remembered)

@@ -47,7 +47,7 @@ class Wrapper:
 
 @dataclass
 class Metered(Wrapper):
-    """Tells what really went down and up, and how long each client took."""
+    """Tells what really went down and up, and the CPU time each client took."""
 
     record: Callable[[Call, dict[str, int], dict[str, int], float], Any]
 

@@ -111,7 +111,7 @@ def _mean_of(series: list[Mapping[int, float]]) -> dict[int, float]:
 
 
 def seconds_per_client(study: Study) -> Figure:
-    """How long every client worked in the whole run; of many clients, how these times spread."""
+    """The CPU time of every client in the whole run; of many clients, how these times spread."""
     if len(study.first.clients) > MANY_CLIENTS:
         return _client_boxes(study)
     traces: list[Trace] = []

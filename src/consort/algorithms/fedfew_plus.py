@@ -2,7 +2,7 @@
 
 Our own variation of FedFew. The models share one encoder and differ in their heads; a client trains
 one of them in a round, with its own label frequencies taken out of what it sends, beside a head
-of its own. docs/systems/fedfew.md tells what each of these ideas brings.
+of its own. The recipe fedfew/ablation runs it without each of these ideas.
 """
 
 from __future__ import annotations

@@ -233,6 +233,9 @@ def test_heads_that_the_server_cannot_compute_are_refused():
     convolution = with_head(lambda features: nn.Conv1d(features, 3, 1))
     with pytest.raises(UsageError, match=r"'heads.odd.weight' is no part .* lg_fedavg"):
         FedGen().start(convolution.roster)
+    normed = with_head(lambda features: nn.Sequential(nn.Linear(features, 3), nn.BatchNorm1d(3)))
+    with pytest.raises(UsageError, match=r"'heads.odd.1.weight' is no part .* lg_fedavg"):
+        FedGen().start(normed.roster)
 
 
 def test_a_task_without_labels_is_named(tmp_path):

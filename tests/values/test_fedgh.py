@@ -26,11 +26,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from consort.algorithm import Clients
-from consort.algorithms.fedgh import FedGH, class_loss, head_output
+from consort.algorithms.fedgh import FedGH
 from consort.algorithms.lg_fedavg import MODEL
 from consort.engines.scripted import Scripted
 from consort.errors import Failure, UsageError
 from consort.federation import Federation, Member
+from consort.linear_heads import class_loss, head_output
 from consort.local import LocalTraining
 from consort.messages import tensors_in
 from consort.params import Params

@@ -14,13 +14,13 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.algorithms.fedgh import class_loss, head_output
 from consort.data.examples import Examples
-from consort.errors import Failure, UsageError
+from consort.errors import Failure
+from consort.linear_heads import class_loss, head_output, linear_heads
 from consort.local import LocalTraining, Objective, task_losses
 from consort.messages import Payload, Replies
 from consort.optimizers import make_optimizer
-from consort.params import Params, has_role
+from consort.params import Params
 from consort.roster import Roster
 from consort.types import Count, NotNegative, Positive
 
@@ -80,14 +80,7 @@ class FedGen(Algorithm[Server]):
 
     def start(self, roster: Roster) -> Server:
         """The common initial heads, if the server can compute what they do."""
-        heads = roster.shared("heads", "decoders")
-        for name, tensor in heads.items():
-            if not has_role(name, "heads") or tensor.ndim > 2:
-                raise UsageError(
-                    f"fedgen runs heads of linear layers on the server, but {name!r} is no part "
-                    "of such a head: choose an algorithm such as lg_fedavg"
-                )
-        return Server(heads, {}, {})
+        return Server(linear_heads(roster, "fedgen"), {}, {})
 
     def round(self, server: Server, clients: Clients) -> Server:
         """Everybody trains; heads are averaged, and generators learn from all heads together."""

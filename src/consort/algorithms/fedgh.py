@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedproto import as_examples, prototypes_of
 from consort.algorithms.lg_fedavg import LGFedAvg, Server
 from consort.data.examples import Examples
-from consort.errors import Failure, NoReplies, UsageError
+from consort.errors import Failure, NoReplies
+from consort.linear_heads import class_loss, head_output, linear_heads
 from consort.local import LocalTraining, features_of
 from consort.messages import Payload
 from consort.optimizers import make_optimizer
@@ -35,15 +35,7 @@ class FedGH(LGFedAvg):
 
     def start(self, roster: Roster) -> Server:
         """The common initial heads, if the server can compute what they do."""
-        heads = roster.shared("heads", "decoders")
-        for name, tensor in heads.items():
-            part = name.rpartition(".")[-1]
-            if not name.startswith("heads.") or {"weight": 2, "bias": 1}.get(part) != tensor.ndim:
-                raise UsageError(
-                    f"fedgh trains heads of linear layers on the server, but {name!r} is no part "
-                    "of such a head: choose an algorithm such as lg_fedavg"
-                )
-        return Server(heads)
+        return Server(linear_heads(roster, "fedgh"))
 
     def round(self, server: Server, clients: Clients) -> Server:
         """Everybody trains; then the heads learn the classes of all prototypes that were sent."""
@@ -70,22 +62,6 @@ class FedGH(LGFedAvg):
         """Local epochs under the global heads; mean features as in testing are sent."""
         self.trained(client, heads)
         return {"prototypes": prototypes_of(client, features_of(client)) if client.examples else {}}
-
-
-def head_output(head: Params, features: Tensor) -> Tensor:
-    """What a head of linear layers, with ReLU between them, makes of features."""
-    output = features
-    for number, name in enumerate(name for name in head if name.endswith("weight")):
-        bias = head.get(f"{name.removesuffix('weight')}bias")
-        output = F.linear(output.relu() if number else output, head[name], bias)
-    return output
-
-
-def class_loss(output: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy; a single output is the logit of class 1 against class 0."""
-    if output.shape[1] == 1:
-        return F.binary_cross_entropy_with_logits(output[:, 0], labels.to(output.dtype))
-    return F.cross_entropy(output, labels)
 
 
 def fitted(

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
 import torch
 
-from consort.data.examples import Examples, Splits
+from consort.data.examples import Examples
 from consort.errors import UsageError
-from consort.messages import Payload
 from consort.metrics.writer_dependent import Signatures, WriterDependent
 from consort.models.multitask import MultiTaskModel
-from consort.scoring import BATCH, measure
-from consort.tasks import Task
+from consort.scoring import BATCH
 from consort.tasks.signature import claimed_user
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What is measured beside the metrics of the tasks; the draws are the same for everybody."""
-
-    protocol: WriterDependent
-    seed: int = 0
-    unseen: Callable[[], Examples] | None = None
-    """Brings signatures of users nobody trains on into memory."""
-
-    def of_own_users(self, model: MultiTaskModel, data: Splits) -> dict[str, float]:
-        """Personalisation: references are what the client trains on."""
-        return verification_scores(model, self.protocol, data.test, data.train, self.seed)
-
-    def of_unseen_users(self, model: MultiTaskModel, tasks: Mapping[str, Task]) -> Payload:
-        """Generalisation: a split of its own for the detection head and for the features."""
-        if self.unseen is None:
-            return {}
-        strangers = self.unseen()
-        metrics = measure(model, {"detect": tasks["detect"]}, strangers)["detect"]
-        metrics |= verification_scores(model, self.protocol, strangers, None, self.seed)
-        return {"unseen": {"n": len(strangers), "tasks": {"detect": metrics}}}
 
 
 def verification_scores(

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from consort.data.examples import Examples, Splits
+from consort.data.examples import Examples
 from consort.errors import Failure, UsageError
-from consort.metrics.verification import Verification, signatures_of, verification_scores
+from consort.metrics.verification import signatures_of, verification_scores
 from consort.metrics.writer_dependent import Signatures, WriterDependent
 from consort.models.multitask import MultiTaskModel
 from consort.randomness import generator_for
-from consort.scoring import BATCH, measure
+from consort.scoring import BATCH
 from consort.tasks.signature import Detection, Identification, identity
 
 PROTOCOL = WriterDependent(references=4, tests=3, repetitions=2, gamma=0.05)
@@ -69,27 +69,6 @@ def test_users_whom_no_head_knows_can_be_verified():
     model = model_with(nn.Flatten(), 18)
     found, expected = (verification_scores(model, PROTOCOL, part) for part in (unseen, tested))
     assert found == pytest.approx(expected)
-
-
-def test_own_users_are_verified_with_references_from_the_training_data():
-    train, test = signatures("train"), signatures("test", genuine=3)
-    data = Splits(train, signatures("validation"), test)
-    model = model_with(nn.Flatten(), 18)
-    found = Verification(PROTOCOL, seed=4).of_own_users(model, data)
-    assert found == verification_scores(model, PROTOCOL, test, train, seed=4)
-    assert found != Verification(PROTOCOL, seed=5).of_own_users(model, data)
-
-
-def test_unseen_users_are_a_split_of_their_own_and_nobody_identifies_them():
-    strangers = renumbered(signatures("strangers"))
-    torch.manual_seed(0)
-    model = model_with(nn.Flatten(), 18)
-    found = Verification(PROTOCOL, 4, lambda: strangers).of_unseen_users(model, TASKS)
-    detected = measure(model, {"detect": TASKS["detect"]}, strangers)["detect"]
-    verified = verification_scores(model, PROTOCOL, strangers, seed=4)
-    assert found == {"unseen": {"n": 65, "tasks": {"detect": detected | verified}}}
-    assert {"eer", "auc", "wd_eer", "wd_auc"} <= found["unseen"]["tasks"]["detect"].keys()
-    assert Verification(PROTOCOL).of_unseen_users(model, TASKS) == {}
 
 
 def test_maps_of_features_are_flattened_and_batches_change_nothing():

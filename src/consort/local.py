@@ -137,6 +137,8 @@ class LocalTraining:
     """Weight of a task's loss in the sum, 1 unless given."""
     balance: bool = False
     """For signatures: as many genuine ones as forgeries of every user, by repeating some."""
+    repeat: Literal["smaller", "larger", "any"] = "smaller"
+    """What `balance` repeats: a user's smaller class; the others make as many, and no balance."""
     augment: bool = False
     """For signatures: vary each at random, anew in every call."""
 
@@ -227,7 +229,7 @@ class LocalTraining:
             return client.data.train
         from consort.data.signatures.training import varied
 
-        return varied(client.data.train, self.balance, self.augment, client.generator)
+        return varied(client.data.train, self.balance, self.augment, client.generator, self.repeat)
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every loss times its task's weight."""

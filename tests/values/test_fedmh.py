@@ -118,6 +118,16 @@ def test_without_genuine_signatures_detection_has_all_the_weight(weighting):
     assert found["heads.detect.0.weight"].any()
 
 
+def test_tasks_one_by_one_are_two_trainings_with_one_loss_each():
+    client, by_hand = client_of(bank(0)), client_of(bank(0))
+    FedMH(local=LOCAL, one_by_one=True).train(client)
+    for task in ("detect", "identify"):
+        LOCAL.run(by_hand, objective=lambda c, b, task=task: {task: task_losses(c, b)[task]})
+    found, expected = Params.of(client.model), Params.of(by_hand.model)
+    for name in found:
+        torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=1e-5)
+
+
 def test_without_any_gradient_all_tasks_weigh_the_same():
     steps = TaskSteps()
     assert steps._weigh({"a": [torch.zeros(3)], "b": [torch.zeros(3)]}) == {"a": 0.5, "b": 0.5}

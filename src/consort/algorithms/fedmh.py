@@ -7,7 +7,7 @@ updates of the heads, client after client, and everyone takes over the sums that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from typing import ClassVar, Literal
@@ -44,6 +44,8 @@ class FedMH(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
     weighting: Weighting = "exact"
     """Where the weights of the tasks come from: the encoder's gradients, or its features'."""
+    one_by_one: bool = False
+    """Whether the tasks are trained one after the other, the last one first."""
     search: Literal["published", "all", "none"] = "published"
     """The combinations of updates that are tried."""
     accept: Literal["first", "best"] = "first"
@@ -78,10 +80,19 @@ class FedMH(Algorithm[Server]):
         client.recall(MODEL)
         before = Params.of(client.model).without("encoder")
         steps = TaskSteps(self.weighting)
-        self.local.run(client, objective=steps.losses, gradients=steps.gradients)
+        for local in self.trainings(client):
+            local.run(client, objective=steps.losses, gradients=steps.gradients)
         client.state[MODEL] = Params.of(client.model)
         update = before - client.state[MODEL].without("encoder")
         return {"update": update, "weights": steps.mean_weights()}
+
+    def trainings(self, client: Client) -> list[LocalTraining]:
+        """One for all tasks together, or one for each."""
+        if not self.one_by_one:
+            return [self.local]
+        tasks = list(client.tasks)
+        alone = [{task: float(task == chosen) for task in tasks} for chosen in reversed(tasks)]
+        return [replace(self.local, task_weights=weights) for weights in alone]
 
     @on_client
     def take_over(self, client: Client, sums: list[Params]) -> Payload:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Generator, Tensor
 
+Repeated = Literal["smaller", "larger", "any"]
 
-def balanced(users: Tensor, genuine: Tensor, generator: Generator) -> Tensor:
+
+def balanced(
+    users: Tensor, genuine: Tensor, generator: Generator, repeated: Repeated = "smaller"
+) -> Tensor:
     """Positions of all examples, then of repeated ones from each user's smaller class.
 
     Those are drawn with replacement until both classes are of one size. A user without genuine
-    signatures or without forgeries keeps what there is.
+    signatures or without forgeries keeps what there is. As many are drawn from the `larger` class
+    or from `any` of the user's signatures to see what balance, and not mere number, is worth.
     """
     genuine = genuine.bool()
     extra = [torch.arange(len(users))]
@@ -19,6 +26,6 @@ def balanced(users: Tensor, genuine: Tensor, generator: Generator) -> Tensor:
         smaller, larger = sorted(classes, key=len)
         if len(smaller):
             missing = len(larger) - len(smaller)
-            draws = torch.randint(len(smaller), (missing,), generator=generator)
-            extra.append(smaller[draws])
+            pool = {"smaller": smaller, "larger": larger, "any": torch.cat(classes)}[repeated]
+            extra.append(pool[torch.randint(len(pool), (missing,), generator=generator)])
     return torch.cat(extra)

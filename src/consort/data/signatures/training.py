@@ -8,12 +8,18 @@ from torch import Generator
 
 from consort.data.examples import Examples
 from consort.data.signatures.augment import augmented
-from consort.data.signatures.balance import balanced
+from consort.data.signatures.balance import Repeated, balanced
 from consort.errors import UsageError
 from consort.tasks.signature import claimed_user
 
 
-def varied(examples: Examples, balance: bool, augment: bool, generator: Generator) -> Examples:
+def varied(
+    examples: Examples,
+    balance: bool,
+    augment: bool,
+    generator: Generator,
+    repeated: Repeated = "smaller",
+) -> Examples:
     """As many genuine signatures as forgeries of each user, and every one a little different."""
     if not {"identify", "detect"} <= examples.targets.keys():
         raise UsageError(
@@ -22,7 +28,8 @@ def varied(examples: Examples, balance: bool, augment: bool, generator: Generato
         )
     if balance:
         users = claimed_user(examples.targets["identify"])
-        examples = examples.take(balanced(users, examples.targets["detect"], generator))
+        genuine = examples.targets["detect"]
+        examples = examples.take(balanced(users, genuine, generator, repeated))
     if augment:
         examples = replace(examples, inputs=augmented(examples.inputs, generator))
     return examples

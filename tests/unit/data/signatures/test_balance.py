@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from consort.data.signatures.balance import balanced
 
 
-def drawn(users, genuine, seed=0):
+def drawn(users, genuine, seed=0, repeated="smaller"):
     generator = torch.Generator().manual_seed(seed)
-    return balanced(torch.tensor(users), torch.tensor(genuine), generator)
+    return balanced(torch.tensor(users), torch.tensor(genuine), generator, repeated)
 
 
 examples = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=40)
@@ -29,6 +29,14 @@ def test_repeats_are_drawn_with_replacement_from_the_smaller_class():
     extra = index[42:].tolist()
     assert len(extra) == 38
     assert set(extra) == {0, 1}
+
+
+def test_as_many_can_be_drawn_from_the_larger_class_or_from_all():
+    genuine = [1] * 10 + [0] * 40
+    for repeated, expected in {"larger": {0}, "any": {0, 1}, "smaller": {1}}.items():
+        extra = drawn([3] * 50, genuine, repeated=repeated)[50:].tolist()
+        assert len(extra) == 30
+        assert {genuine[i] for i in extra} == expected
 
 
 def test_the_generator_alone_decides():

@@ -5,76 +5,26 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 import consort
 from consort.checkpoint import write_file
-from consort.data.dataset import Dataset
-from consort.data.examples import Examples, Splits
-from consort.data.partition import (
-    Share,
-    fingerprint,
-    load_partition,
-    partition,
-    save_partition,
-)
-from consort.data.registry import load_dataset
+from consort.data.partition import Share, fingerprint, load_partition, save_partition
 from consort.errors import Failure, UsageError
 from consort.federation import Federation, Member
-from consort.models.registry import ModelSpec, parameter_count
-from consort.recipe import Group, Recipe, recipe_of
+from consort.metrics import verification
+from consort.models.registry import parameter_count
+from consort.recipe import Recipe, recipe_of
 from consort.run import Run, Watcher
-from consort.tasks import Classification, Task
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A client before its data are loaded: its group, its share of a data set, its model."""
-
-    group: Group
-    dataset: Dataset
-    share: Share
-    model: ModelSpec
-
-    @property
-    def tasks(self) -> dict[str, Task]:
-        """The client's tasks: its group's choice of those it has labels for."""
-        if not self.group.classes:
-            return {name: self.dataset.tasks[name] for name in self.share.tasks}
-        (name,) = self.share.tasks
-        return {name: Classification(len(self.group.classes))}
-
-    @property
-    def labels(self) -> dict[str, int]:
-        """How many examples of each class the client holds, in all splits."""
-        index = np.concatenate([self.share.train, self.share.validation, self.share.test])
-        values, counts = np.unique(self.dataset.labels[index], return_counts=True)
-        return {str(value): int(count) for value, count in zip(values, counts, strict=True)}
-
-    def load(self) -> Splits:
-        """Brings the client's examples into memory."""
-        share = self.share
-        return Splits(*map(self._examples, (share.train, share.validation, share.test)))
-
-    def _examples(self, index: NDArray[np.int64]) -> Examples:
-        raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
-        targets = {name: self._renumbered(target) for name, target in raw.targets.items()}
-        return Examples(self.dataset.prepare(raw.inputs), targets)
-
-    def _renumbered(self, target: Tensor) -> Tensor:
-        if not self.group.classes:
-            return target
-        return (target[:, None] == torch.tensor(self.group.classes)).int().argmax(1)
+from consort.seats import Seat, example_of, seats_of
+from consort.tasks import Task
+from consort.unseen import verification_of
 
 
 @dataclass(frozen=True)
@@ -88,93 +38,15 @@ class Assembly:
 
 def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
     """Loads the data, cuts them into clients, and gives every client its model."""
-    seats: dict[str, Seat] = {}
-    for _, alike in groupby(sorted(recipe.all_groups, key=_pool), key=_pool):
-        seats |= _seated(list(alike), recipe, seed, data)
+    seats = seats_of(recipe, seed, data)
     members = {
-        name: Member(seat.tasks, seat.model, _example(seat.dataset), seat.load)
+        name: Member(seat.tasks, seat.model, example_of(seat.dataset), seat.load)
         for name, seat in seats.items()
     }
-    federation = Federation(members, seed, recipe.batchnorm, recipe.compute)
+    exam = verification_of(recipe, seats, seed, data)
+    federation = Federation(members, seed, recipe.batchnorm, recipe.compute, exam)
     shares = {name: seat.share for name, seat in sorted(seats.items())}
     return Assembly(federation, _description(recipe, seats, federation, shares), shares)
-
-
-def _pool(group: Group) -> str:
-    """Groups with the same data share them: nobody holds another's examples."""
-    return json.dumps(group.data, sort_keys=True)
-
-
-def _seated(
-    groups: Sequence[Group], recipe: Recipe, seed: int, data: Path | None
-) -> dict[str, Seat]:
-    first = groups[0]
-    for other in groups:
-        if other.partition != first.partition:
-            raise UsageError(
-                f"groups {first.name} and {other.name} cut the same data in different ways, so one "
-                "would be tested on what the other trains on: give them one partition"
-            )
-    dataset = _dataset(json.dumps(first.data or {}, sort_keys=True), seed, data)
-    cut = first.partition or recipe.partition
-    shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
-    seats = {}
-    for group in groups:
-        models = recipe.models_of(group)
-        width = len(str(group.count - 1))
-        for number in range(group.count):
-            name = f"{group.name}-{number:0{width}d}"
-            share = _limited(next(shares), group, dataset, name)
-            seats[name] = Seat(group, dataset, share, models[number % len(models)])
-    return seats
-
-
-@lru_cache(maxsize=2)
-def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
-    options = json.loads(table)
-    if "name" not in options:
-        raise UsageError('the recipe names no data: write [data] with name = "synthetic_images"')
-    return load_dataset(options.pop("name"), seed, folder, **options)
-
-
-@lru_cache(maxsize=8)
-def _example(dataset: Dataset) -> Tensor:
-    return dataset.prepare(dataset.examples.inputs[:1])[0]
-
-
-def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share:
-    """A share without the tasks and classes that its group leaves out."""
-    unknown = [task for task in group.tasks if task not in dataset.tasks]
-    if unknown:
-        known = ", ".join(dataset.tasks)
-        raise UsageError(f"group {group.name}: {dataset.name} has no task {unknown[0]!r} ({known})")
-    tasks = tuple(task for task in share.tasks if not group.tasks or task in group.tasks)
-    if not tasks:
-        raise UsageError(f"client {client} is left without a task: change `tasks` of its group")
-    if not group.classes:
-        return Share(share.train, share.validation, share.test, tasks)
-    if len(tasks) > 1:
-        raise UsageError(f"group {group.name}: `classes` needs data with a single task")
-    if len(set(group.classes)) < len(group.classes):
-        raise UsageError(f"group {group.name}: classes = {group.classes} names one of them twice")
-    if len(group.classes) == 1:
-        raise UsageError(
-            f"group {group.name}: classes = {group.classes} leaves nothing to tell apart: "
-            "name at least two"
-        )
-    strange = set(group.classes) - set(dataset.labels.tolist())
-    if strange:
-        raise UsageError(f"group {group.name}: {dataset.name} has no class {min(strange)}")
-    train, validation, test = (
-        part[np.isin(dataset.labels[part], group.classes)]
-        for part in (share.train, share.validation, share.test)
-    )
-    if not (len(train) and len(validation) and len(test)):
-        raise UsageError(
-            f"client {client} holds no example of the classes {group.classes} in one of its "
-            "splits: choose more classes, fewer clients or a milder partition"
-        )
-    return Share(train, validation, test, tasks)
 
 
 def _description(
@@ -183,14 +55,17 @@ def _description(
     tasks: dict[str, Task] = {}
     for seat in seats.values():
         tasks |= seat.tasks
+    measured = {
+        name: {"metric": task.metric, "higher_is_better": task.higher_is_better}
+        for name, task in tasks.items()
+    }
+    if recipe.verification:
+        measured[verification.TASK] = {"metric": verification.METRIC, "higher_is_better": False}
     return {
         "title": recipe.title,
         "recipe": json.loads(Recipe.wire.dump_json(recipe)),
         "partition": fingerprint(shares.values()),
-        "tasks": {
-            name: {"metric": task.metric, "higher_is_better": task.higher_is_better}
-            for name, task in tasks.items()
-        },
+        "tasks": measured,
         "clients": {
             name: {
                 "group": seat.group.name,
@@ -269,7 +144,7 @@ def prepare_run(
 
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
-_TELLS = ("title", "about", "seeds", "published", "claims", "scales")
+_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "scales")
 """Keys of a recipe that decide no number of a run."""
 
 
@@ -294,6 +169,9 @@ def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share])
         saved = load_partition(folder / "partition.json")
         if fingerprint(saved.values()) != written["partition"]:
             raise Failure(f"{folder}/partition.json was changed since the run began")
+        if written["recipe"] != description["recipe"]:  # what only tells readers something
+            told = written | {key: description[key] for key in ("title", "recipe")}
+            write_file(path, json.dumps(told, indent=1).encode())
         return
     folder.mkdir(parents=True, exist_ok=True)
     save_partition(folder / "partition.json", shares)

@@ -16,7 +16,7 @@ from consort.errors import UsageError
 from consort.statistics import confidence_interval, summarise
 
 EACH_OTHER = "each other"
-EXACT_METRICS = frozenset({"bytes", "bytes_up", "bytes_down"})
+EXACT_METRICS = frozenset({"bytes", "bytes_up", "bytes_down", "flops"})
 
 Outcome: TypeAlias = Literal["holds", "fails", "undecided"]
 Measured: TypeAlias = Mapping[tuple[str, str], Mapping[int, float]]

@@ -10,6 +10,7 @@ from torch import Generator
 from consort.data.examples import Splits
 from consort.errors import Failure
 from consort.messages import Payload
+from consort.metrics.verification import Verification
 from consort.models.multitask import MultiTaskModel
 from consort.scoring import score
 from consort.tasks import Task
@@ -38,6 +39,7 @@ class Client:
     generator: Generator
     round: int
     rounds: int
+    verification: Verification | None = None
     scored: bool = field(default=False, init=False)
     """Whether `score` was called."""
 
@@ -61,4 +63,9 @@ class Client:
     def score(self, model: MultiTaskModel | None = None) -> Payload:
         """The metrics of the model (or of another) as it is now, on validation and test data."""
         self.scored = True
-        return score(model or self.model, self.tasks, self.data)
+        chosen = model or self.model
+        scores = score(chosen, self.tasks, self.data)
+        if self.verification is None:
+            return scores
+        last = self.round == self.rounds
+        return self.verification.added_to(scores, chosen, self.data, self.id, last)

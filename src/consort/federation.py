@@ -16,6 +16,7 @@ from consort.cohort import can_be_stacked
 from consort.compute import Compute
 from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
+from consort.metrics.verification import Verification
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
 from consort.params import Params
@@ -77,6 +78,7 @@ class Federation:
         seed: int = 0,
         batchnorm: BatchNormPolicy = "average",
         compute: Compute = Compute(),
+        verification: Verification | None = None,
     ) -> None:
         for name in members:
             if not re.fullmatch(r"[\w-][\w.-]*", name):
@@ -87,6 +89,7 @@ class Federation:
         self.seed = seed
         self.batchnorm: BatchNormPolicy = batchnorm
         self.compute = compute
+        self.verification = verification
         self.client_ids = tuple(self.members)
         self.evaluation_ids = self.client_ids
         self._architectures: dict[Hashable, Blueprint] = {}
@@ -148,10 +151,14 @@ class Federation:
         spec = ModelSpec.of(table) if table else self._smallest()
         if spec not in self._accompanied:
             members = {n: replace(member, companion=spec) for n, member in self.members.items()}
-            others = Federation(members, self.seed, self.batchnorm, self.compute)
+            others = self._with(members)
             others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
             self._accompanied[spec] = others
         return self._accompanied[spec]
+
+    def _with(self, members: Mapping[str, Member]) -> Federation:
+        """Other members under the same circumstances."""
+        return Federation(members, self.seed, self.batchnorm, self.compute, self.verification)
 
     def _smallest(self) -> ModelSpec:
         """The model with the fewest numbers, the first of several such."""
@@ -171,9 +178,7 @@ class Federation:
             raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))
         everyone = replace(first, load=self._load_everything)
-        pool = Federation(
-            self.members | {EVERYONE: everyone}, self.seed, self.batchnorm, self.compute
-        )
+        pool = self._with(self.members | {EVERYONE: everyone})
         pool.client_ids, pool.evaluation_ids = (EVERYONE,), self.client_ids
         return pool
 

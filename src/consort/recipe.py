@@ -18,11 +18,12 @@ from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.data.partition.cut import SCHEME_OPTIONS
 from consort.errors import UsageError
+from consort.metrics.writer_dependent import WriterDependent
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
 from consort.registry import did_you_mean
 from consort.run import Schedule
-from consort.types import Count
+from consort.types import Count, CountOrNone
 
 Table = dict[str, Any]
 _STRICT: Any = {"extra": "forbid"}
@@ -42,6 +43,16 @@ class Group:
     """Some of the data's tasks; all of them if empty."""
     classes: list[int] = field(default_factory=list)
     """Some of the data's classes, numbered anew from 0; all of them if empty."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Unseen:
+    """Users that no client trains on: some of the recipe's own data, or those of other data."""
+
+    users: CountOrNone = 0
+    """The last so many users of `data` at the top of the recipe; clients share the others."""
+    data: Table = field(default_factory=dict)
+    """Another data set."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -74,6 +85,12 @@ class Recipe:
     compute: Compute = field(default_factory=Compute)
     local: Table = field(default_factory=dict)
     """Local training of every algorithm, unless its own `local` says otherwise."""
+    verification: WriterDependent | None = None
+    """If given, every evaluation verifies signatures with the features of what is scored."""
+    unseen: dict[str, Unseen] = field(default_factory=dict)
+    """By name: users that are verified in the last round, and that no client trains on."""
+    average_rounds: Count = 1
+    """Over how many of the last rounds tables and claims take the values at the end."""
     seeds: list[int] = field(default_factory=lambda: [0])
     published: list[Published] = field(default_factory=list)
     claims: list[str] = field(default_factory=list)
@@ -98,6 +115,23 @@ class Recipe:
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
+        self._check_unseen()
+
+    def _check_unseen(self) -> None:
+        if self.unseen and self.verification is None:
+            raise UsageError("[unseen] says who is verified in the end: add [verification]")
+        for name, table in self.unseen.items():
+            if not name.isidentifier():
+                raise UsageError(f"unseen.{name}: a name has only letters, digits and _")
+            if bool(table.users) == bool(table.data):
+                raise UsageError(f"unseen.{name} needs either `users = 10` or `data`, and not both")
+        if sum(bool(table.users) for table in self.unseen.values()) > 1:
+            raise UsageError("only one table of [unseen] can hold users out of the recipe's data")
+
+    @property
+    def held_out(self) -> int:
+        """How many users of `data` no client gets."""
+        return sum(table.users for table in self.unseen.values())
 
     @property
     def all_groups(self) -> list[Group]:

@@ -5,42 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean, quantiles
+from statistics import quantiles
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consort.errors import Failure, UsageError
-from consort.history import History, Row
+from consort.history import History
+from consort.measurements import Measurements, Notes, Series
 from consort.statistics import Spread, spread
-
-TUNED = "tuned"
-"""The model after local training that nobody else sees."""
+from consort.values import mean, values_of
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
-Notes: TypeAlias = dict[str, dict[int, dict[str, float]]]
-"""Numbers by part, round and client; no part and no client are empty names."""
-
 _ASPECTS: tuple[Aspect, ...] = ("round", "client", "role")
-_COSTS = ("bytes", "bytes_up", "bytes_down", "seconds", "client_seconds")
 _MEASURED = {"seconds", "evaluation_seconds", "peak_memory_mib"}
 _FIELDS = ("algorithm", "seed", "reports", "tasks", "clients")
 
 
 class NoResults(Failure):
     """A run that has not come to its first evaluation yet."""
-
-
-class Series(NamedTuple):
-    """What is followed over the rounds."""
-
-    task: str
-    metric: str
-    split: str
-    model: str
 
 
 class Point(NamedTuple):
@@ -50,31 +36,6 @@ class Point(NamedTuple):
     mean: float
     low: float
     high: float
-
-
-class _Index:
-    """The rows of a history, each where it will be looked for."""
-
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self.scores: dict[Series, dict[int, dict[str, tuple[float, int]]]] = defaultdict(dict)
-        self.bytes: dict[str, Counter[tuple[int, str, str]]] = defaultdict(Counter)
-        self.client_seconds: dict[str, float] = defaultdict(float)
-        self.notes: dict[str, Notes] = defaultdict(dict)
-        for row in rows:
-            self._take(row)
-
-    def _take(self, row: Row) -> None:
-        if row.split:
-            series = Series(row.task, row.metric, row.split, row.model)
-            self.scores[series].setdefault(row.round, {})[row.client] = row.value, row.n
-        elif row.metric in ("bytes_up", "bytes_down"):
-            direction = row.metric.removeprefix("bytes_")
-            self.bytes[direction][row.round, row.client, row.part] += int(row.value)
-        elif row.client and row.metric == "seconds":
-            self.client_seconds[row.client] += row.value
-        else:
-            rounds = self.notes[row.metric].setdefault(row.part, {})
-            rounds.setdefault(row.round, {})[row.client] = row.value
 
 
 @dataclass(frozen=True)
@@ -93,14 +54,14 @@ class Result:
     folder: Path
     about: Mapping[str, Any] = field(repr=False)
     """Everything that `run.json` says."""
-    _index: _Index = field(repr=False)
+    _measured: Measurements = field(repr=False)
 
     @classmethod
     def load(cls, folder: Path) -> Result:
         """Reads a run's folder."""
         about = _about(folder)
-        index = _Index(History(folder / "history.jsonl"))
-        if not index.scores:
+        measured = Measurements(History(folder / "history.jsonl"))
+        if not measured.scores:
             raise NoResults(
                 f"{folder}: no results yet; wait for the first evaluation, "
                 f"or go on with `consort resume {folder}`"
@@ -113,18 +74,18 @@ class Result:
             clients=about["clients"],
             folder=folder,
             about=about,
-            _index=index,
+            _measured=measured,
         )
 
     @property
     def series(self) -> list[Series]:
         """Everything that was measured over the rounds."""
-        return sorted(self._index.scores)
+        return sorted(self._measured.scores)
 
     @cached_property
     def evaluated(self) -> list[int]:
         """The rounds with an evaluation."""
-        return sorted({round_ for rounds in self._index.scores.values() for round_ in rounds})
+        return sorted({round_ for rounds in self._measured.scores.values() for round_ in rounds})
 
     @property
     def rounds_done(self) -> int:
@@ -144,6 +105,17 @@ class Result:
         """The last round with an evaluation."""
         return self.evaluated[-1]
 
+    @property
+    def average_rounds(self) -> int:
+        """Over how many of the last rounds values are taken, as the recipe says."""
+        return int(self.about.get("recipe", {}).get("average_rounds", 1))
+
+    @property
+    def last_rounds(self) -> list[int]:
+        """The rounds that count at the end: those among the last few with an evaluation."""
+        before = self.last_round - self.average_rounds
+        return [round_ for round_ in self.evaluated if round_ > before]
+
     @cached_property
     def best_round(self) -> int:
         """The round that validation prefers, the earliest of equals; test data have no say.
@@ -158,13 +130,13 @@ class Result:
         return max(self.evaluated, key=lambda r: (sum(merit.get(r, 0.0) for merit in merits), -r))
 
     def _merit(self, metric: str) -> dict[int, float]:
-        means = {r: _mean(self.by_client(metric, r, "validation").values()) for r in self.evaluated}
-        means = {r: mean for r, mean in means.items() if not math.isnan(mean)}
+        means = {r: mean(self.by_client(metric, r, "validation").values()) for r in self.evaluated}
+        means = {r: value for r, value in means.items() if not math.isnan(value)}
         if not means:
             return {}
         low, high = min(means.values()), max(means.values())
         worst, best = (low, high) if self.own_metrics[metric] else (high, low)
-        return {r: (mean - worst) / ((best - worst) or 1.0) for r, mean in means.items()}
+        return {r: (value - worst) / ((best - worst) or 1.0) for r, value in means.items()}
 
     def clients_at(
         self, round: int, task: str, metric: str = "", split: str = "test", model: str = ""
@@ -188,7 +160,7 @@ class Result:
         if task not in self.tasks:
             raise UsageError(f"{self.folder}: no task `{task}`; there are {', '.join(self.tasks)}")
         series = Series(task, metric or self.tasks[task]["metric"], split, model or self.reports)
-        return self._index.scores.get(series, {}).get(round, {})
+        return self._measured.scores.get(series, {}).get(round, {})
 
     def curve(
         self, task: str, metric: str = "", split: str = "test", model: str = ""
@@ -207,21 +179,25 @@ class Result:
     @property
     def noted(self) -> list[str]:
         """The names under which the algorithm noted numbers."""
-        return sorted(self._index.notes.keys() - _MEASURED)
+        return sorted(self._measured.notes.keys() - _MEASURED)
 
     def notes(self, name: str) -> Notes:
         """What was noted under a name."""
-        return self._index.notes.get(name, {})
+        return self._measured.notes.get(name, {})
 
     def client_seconds(self) -> dict[str, float]:
         """The CPU time of every client, all rounds together."""
-        return dict(sorted(self._index.client_seconds.items()))
+        return dict(sorted(self._measured.work["seconds"].items()))
+
+    def client_flops(self) -> dict[str, float]:
+        """The operations of every client in all rounds together, if they were counted."""
+        return dict(sorted(self._measured.work["flops"].items()))
 
     def bytes(self, direction: Direction, by: Aspect = "role", role: str = "") -> dict[Any, int]:
         """Bytes that went `up` or `down`, by round, client or role; of one role if it is given."""
         sizes: Counter[Any] = Counter()
         position = _ASPECTS.index(by)
-        for key, size in self._index.bytes.get(direction, {}).items():
+        for key, size in self._measured.bytes.get(direction, {}).items():
             if role in ("", key[2]):
                 sizes[key[position]] += size
         return dict(sorted(sizes.items()))
@@ -234,66 +210,59 @@ class Result:
         for task in self.tasks:
             for client, value in self.clients_at(round, task, metric, split, model).items():
                 values[client].append(value)
-        return {client: _mean(values[client]) for client in sorted(values)}
+        return {client: mean(values[client]) for client in sorted(values)}
+
+    def over_last_rounds(
+        self, metric: str, split: str = "test", model: str = ""
+    ) -> dict[str, float]:
+        """Every client's mean value of a metric over the rounds that count at the end."""
+        values: dict[str, list[float]] = defaultdict(list)
+        for round_ in self.last_rounds:
+            for client, value in self.by_client(metric, round_, split, model).items():
+                values[client].append(value)
+        return {client: mean(values[client]) for client in sorted(values)}
+
+    def examples(self, split: str = "test") -> dict[str, int]:
+        """How many examples every client is scored with."""
+        series = (rounds for s, rounds in self._measured.scores.items() if s.split == split)
+        clients = (clients for rounds in series for clients in rounds.values())
+        return {client: n for scores in clients for client, (_, n) in scores.items()}
+
+    def graph(
+        self, task: str, metric: str, split: str = "test", model: str = ""
+    ) -> dict[str, dict[str, float]]:
+        """A curve of every client, such as `wd_det`, as points in the last round that has it."""
+        rounds = self._measured.graphs.get(Series(task, metric, split, model or self.reports), {})
+        return dict(sorted(rounds[max(rounds)].items())) if rounds else {}
 
     def metric_names(self) -> list[str]:
         """What `value` can be asked for."""
-        tested = [s for s in self.series if s.split == "test"]
-        metrics = {s.metric for s in tested if s.model == self.reports} | set(self.own_metrics)
-        tuned = {s.metric for s in tested if s.model == TUNED}
-        own = [metric for metric in self.own_metrics if metric in tuned]
-        return [
-            *sorted(metrics),
-            *(f"best_{metric}" for metric in sorted(metrics)),
-            *(f"worst_{metric}" for metric in self.own_metrics),
-            *(f"{TUNED}_{metric}" for metric in sorted(tuned)),
-            *(f"worst_{TUNED}_{metric}" for metric in own),
-            *_COSTS,
-        ]
+        return list(values_of(self))
 
     def value(self, name: str) -> float:
         """One number for a table or a claim.
 
         `accuracy` is the mean over clients (of the mean over a client's tasks) of the reported
-        model on test data in the last round, `best_accuracy` the same in the best round by
-        validation, `worst_accuracy` the worst client in the last round; `tuned_accuracy` and
-        `worst_tuned_accuracy` are those after local training. `bytes`, `bytes_up`, `bytes_down`,
-        `seconds` and `client_seconds` are totals of the run. What diverged is not a number.
+        model on test data at the end: in the last round, or over as many rounds as the recipe's
+        `average_rounds` says. `worst_accuracy` is the worst client, `weighted_accuracy` the mean
+        weighted by test examples, `best_accuracy` the mean in the best round by validation.
+        `tuned_accuracy` and `worst_tuned_accuracy` are those after local training,
+        `unseen_others_wd_eer` is of users that no client trains on. `bytes`, `bytes_up`,
+        `bytes_down`, `seconds`, `client_seconds` and, if they were counted, `flops` are totals of
+        the run. What diverged is not a number.
         """
-        names = self.metric_names()
-        if name not in names:
-            raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(names)}")
-        if name in _COSTS:
-            return self._cost(name)
-        measured = name.removeprefix("best_").removeprefix("worst_")
-        metric = measured.removeprefix(f"{TUNED}_")
-        round_ = self.best_round if name.startswith("best_") else self.last_round
-        model = self.reports if metric == measured else TUNED
-        values = self.by_client(metric, round_, model=model).values()
-        if name.startswith("worst_") and not math.isnan(_mean(values)):
-            return min(values) if self.own_metrics[metric] else max(values)
-        return _mean(values)
-
-    def _cost(self, name: str) -> float:
-        if name == "client_seconds":
-            return math.fsum(self.client_seconds().values())
-        if name == "seconds":
-            return math.fsum(self.per_round("seconds").values())
-        up, down = (sum(self.bytes(direction).values()) for direction in ("up", "down"))
-        return float({"bytes": up + down, "bytes_up": up, "bytes_down": down}[name])
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return fmean(numbers) if numbers and all(map(math.isfinite, numbers)) else math.nan
+        values = values_of(self)
+        if name not in values:
+            raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(values)}")
+        return values[name]()
 
 
 def _middle(values: Sequence[float]) -> tuple[float, float, float]:
-    mean = _mean(values)
-    if len(values) < 2 or math.isnan(mean):
-        return mean, mean, mean
+    average = mean(values)
+    if len(values) < 2 or math.isnan(average):
+        return average, average, average
     low, _, high = quantiles(values, n=4, method="inclusive")
-    return mean, low, high
+    return average, low, high
 
 
 def _about(folder: Path) -> Mapping[str, Any]:

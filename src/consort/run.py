@@ -152,15 +152,19 @@ class Run:
     def _note_scores(self, round_: int, client: str, model: str, splits: Mapping[str, Any]) -> None:
         for split, scores in splits.items():
             for task, metrics in scores["tasks"].items():
-                for metric, value in metrics.items():
-                    self.history.add(
-                        Row(round_, metric, value, client, task, split, model, n=scores["n"])
-                    )
+                for metric, found in metrics.items():
+                    points = found if isinstance(found, Mapping) else {"": found}
+                    for part, value in points.items():
+                        place = (client, task, split, model, part)
+                        self.history.add(Row(round_, metric, value, *place, scores["n"]))
 
     def _engine(self, stack: ExitStack) -> Engine:
         folder = self.folder and self.folder / "clients"
         if folder is None and self.workers > 1:  # processes can only share states on disk
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
+        if self.federation.verification:
+            import sklearn.svm  # noqa: F401 - once, and not in every worker
+
         store = StateStore(folder)
         host = ClientHost(
             self.federation,

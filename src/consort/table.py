@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from consort.results import TUNED, Result
+from consort.results import Result
 from consort.statistics import Summary, spread, summarise
+from consort.values import TUNED
 
 if TYPE_CHECKING:
     from consort.recipe import Published
@@ -24,16 +25,18 @@ class Line:
     algorithm: str
     metric: str
     higher_is_better: bool
+    rounds: int
+    """Over how many rounds the last values are taken."""
     last: Summary
-    """Mean over clients in the last round."""
+    """Mean over clients in the last rounds."""
     best: Summary
     """Mean over clients in the best round by validation."""
     client_std: Summary
-    """Standard deviation among clients in the last round."""
+    """Standard deviation among clients in the last rounds."""
     worst: Summary
-    """The worst client in the last round."""
+    """The worst client in the last rounds."""
     tuned: Summary | None
-    """Mean over clients in the last round after local training, where that was measured."""
+    """Mean over clients in the last rounds after local training, where that was measured."""
     mib_per_round: Summary
     seconds_per_round: Summary
     published: float | None
@@ -63,6 +66,12 @@ def compare_table(results: Sequence[Result], published: Sequence[Published] = ()
     ]
 
 
+def last_rounds(lines: Sequence[Line]) -> str:
+    """Of which rounds the last values are."""
+    rounds = max(line.rounds for line in lines)
+    return "last round" if rounds == 1 else f"last {rounds} rounds"
+
+
 def _published(algorithm: str, metric: str, sources: Sequence[Published]) -> float | None:
     for source in sources:
         if source.metric == metric and algorithm in source.values:
@@ -80,6 +89,7 @@ def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float 
         algorithm=algorithm,
         metric=metric,
         higher_is_better=runs[0].own_metrics[metric],
+        rounds=max(run.average_rounds for run in runs),
         last=over_seeds(lambda run: run.value(metric)),
         best=over_seeds(lambda run: run.value(f"best_{metric}")),
         client_std=over_seeds(lambda run: _client_std(run, metric)),
@@ -92,5 +102,5 @@ def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float 
 
 
 def _client_std(run: Result, metric: str) -> float:
-    values = list(run.by_client(metric, run.last_round).values())
+    values = list(run.over_last_rounds(metric).values())
     return spread(values, [1.0] * len(values)).std if values else math.nan

@@ -13,6 +13,7 @@ import typing
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -43,9 +44,10 @@ from consort.engines.wrappers import ErrorPolicy
 from consort.errors import UsageError
 from consort.history import History, Row
 from consort.local import LocalTraining
+from consort.metrics.writer_dependent import Signatures, WriterDependent
 from consort.models.registry import ENCODERS
 from consort.params import Params
-from consort.recipe import Group, Published, Recipe, load_recipe
+from consort.recipe import Group, Published, Recipe, Unseen, load_recipe
 from consort.registry import load_object
 from consort.results import Result
 from consort.run import Run, Schedule
@@ -302,6 +304,7 @@ SECTIONS = {
     "local": LocalTraining,
     "compute": Compute,
     "published": Published,
+    "unseen": Unseen,
 }
 
 
@@ -329,6 +332,17 @@ def test_a_key_that_is_not_explained_is_an_error(table, desk):
     page("recipes.md").lay_out(desk)
     with pytest.raises(UsageError, match="sonnet"):
         assemble(load_recipe(Path("unlike.toml"), changes=[f"{table}sonnet=18"]), 0, None)
+
+
+def test_verification_is_explained_in_full():
+    keys, metrics = tables(page("recipes.md").section("verification"))
+    defaults = {
+        key.strip("`"): tomllib.loads(f"x = {value.strip('`')}")["x"] for key, value, _ in keys
+    }
+    assert defaults == defaults_of(WriterDependent)
+    rows = Signatures(np.eye(24), np.arange(24) % 3, np.arange(24) < 18)
+    measured = {f"wd_{name}" for name in WriterDependent().metrics(rows)}
+    assert {name for cells in metrics for name in quoted(cells[0])} == measured
 
 
 def test_a_scale_and_changes_are_laid_over_the_recipe(desk):

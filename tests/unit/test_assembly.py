@@ -15,7 +15,6 @@ from tests.unit.cli.command import TIMING
 
 import consort
 from consort.assembly import (
-    _dataset,
     assemble,
     environment,
     prepare_run,
@@ -29,6 +28,7 @@ from consort.history import Row
 from consort.messages import Payload
 from consort.recipe import Recipe, recipe_of
 from consort.results import Result
+from consort.seats import _dataset
 
 VECTORS = {"name": "synthetic_vectors", "classes": 4, "examples": 120, "features": 6}
 PICTURES = {"name": "synthetic_shapes", "examples": 120, "size": 8, "shapes": 3, "textures": 2}

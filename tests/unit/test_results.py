@@ -405,3 +405,65 @@ def test_bytes_add_up_to_the_same_total_by_any_aspect(sent):
 def test_results_and_reports_do_not_need_torch():
     code = "import sys, consort.results, consort.report.page; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def averaged(folder, rows, rounds, **settings):
+    """A run whose recipe takes values over the last rounds."""
+    run(folder, rows, **settings)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(about | {"recipe": {"average_rounds": rounds}}))
+    return Result.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "counted", "mean", "worst"),
+    [(1, [10], 0.45, 0.3), (2, [9, 10], 0.525, 0.5), (9, [9, 10], 0.525, 0.5),
+     (10, [1, 9, 10], 0.4, 0.4)],
+)  # fmt: skip
+def test_values_at_the_end_are_means_over_the_last_rounds(tmp_path, rounds, counted, mean, worst):
+    """Rounds 1, 9 and 10 were evaluated."""
+    a, b = {1: 0.1, 9: 0.5, 10: 0.6}, {1: 0.2, 9: 0.7, 10: 0.3}
+    rows = [score(r, v, c) for c, values in (("a", a), ("b", b)) for r, v in values.items()]
+    result = averaged(tmp_path, rows, rounds)
+    assert result.last_rounds == counted
+    assert result.value("accuracy") == pytest.approx(mean)
+    assert result.value("worst_accuracy") == pytest.approx(worst)
+    (line,) = compare_table([result])
+    assert (line.rounds, line.last.mean) == (rounds, pytest.approx(mean))
+
+
+def test_a_round_that_diverged_spoils_the_mean_of_the_last_rounds(tmp_path):
+    rows = [score(1, math.nan), score(2, 0.5)]
+    assert math.isnan(averaged(tmp_path / "both", rows, 2).value("accuracy"))
+    assert averaged(tmp_path / "last", rows, 1).value("accuracy") == 0.5
+
+
+def test_weighted_values_count_every_example_once(tmp_path):
+    rows = [score(1, 0.9, "a", n=1), score(1, 0.1, "b", n=99)]
+    result = run(tmp_path, rows)
+    assert result.value("weighted_accuracy") == pytest.approx((0.9 + 9.9) / 100)
+    assert result.value("accuracy") == pytest.approx(0.5)
+
+
+def test_users_whom_no_client_knows_have_values_of_their_own(tmp_path):
+    rows = [
+        score(2, 0.5),
+        score(2, 0.7, "a", split="unseen_others"),
+        score(2, 0.8, "b", split="unseen_others"),
+        score(2, 0.1, "b", split="unseen_others", model="tuned"),
+    ]
+    result = run(tmp_path, rows)
+    assert result.value("unseen_others_accuracy") == pytest.approx(0.75)
+    assert result.value("accuracy") == 0.5
+    assert "unseen_others_accuracy" in result.metric_names()
+
+
+def test_curves_are_kept_apart_from_numbers(tmp_path):
+    points = [
+        Row(r, "det", v, "a", "shape", "test", "global", part, n=3)
+        for r, part, v in ((1, "0.1", 0.9), (2, "0.1", 0.4), (2, "0.2", 0.3))
+    ]
+    result = run(tmp_path, [score(1, 0.5), score(2, 0.5), *points])
+    assert result.graph("shape", "det") == {"a": {"0.1": 0.4, "0.2": 0.3}}
+    assert result.graph("shape", "roc") == {}
+    assert "det" not in result.metric_names()

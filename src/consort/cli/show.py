@@ -23,7 +23,7 @@ from consort.report.skew import gini, label_distance
 from consort.results import Result
 from consort.run import Watcher
 from consort.statistics import format_summary
-from consort.table import compare_table
+from consort.table import compare_table, last_rounds
 
 _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
@@ -158,10 +158,10 @@ class Screen:
 
 
 _CAPTION = (
-    "mean over clients in the last round and in the round that is best on validation data; "
-    "worst client in the last round; MiB and seconds per round"
+    "mean over clients in the {last} and in the round that is best on validation data; "
+    "worst client in the {last}; MiB and seconds per round"
 )
-_TUNED = "; tuned: after local training before the test, in the last round"
+_TUNED = "; tuned: after local training before the test, in the {last}"
 
 
 def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
@@ -173,7 +173,8 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
     columns = ["last", "best", "worst", *["tuned"] * tuned, "MiB", "s"]
     if published:
         columns.append("paper")
-    table = Table(title=title, caption=_CAPTION + _TUNED * tuned)
+    caption = (_CAPTION + _TUNED * tuned).format(last=last_rounds(lines))
+    table = Table(title=title, caption=caption)
     table.add_column("algorithm", no_wrap=True)
     table.add_column("metric", overflow="fold")
     for column in columns:

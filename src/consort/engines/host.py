@@ -179,6 +179,7 @@ class ClientHost:
             generator=self._generator.manual_seed(seed + 1),
             round=call.round,
             rounds=self.rounds,
+            verification=self.federation.verification,
         )
 
     def _keep(self, client: Client, stamp: tuple[int, int], remembered: State) -> None:

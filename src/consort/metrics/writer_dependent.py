@@ -5,12 +5,13 @@ The protocol of Hafemann et al. (2017) that FedMH's tables use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from consort.errors import Failure
@@ -73,6 +74,12 @@ class UserScores:
     """Genuine signatures of other users."""
 
 
+UsersScores: TypeAlias = Mapping[int, UserScores]
+
+CURVE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+"""The false acceptance rates at which a DET curve is kept."""
+
+
 @dataclass(frozen=True)
 class WriterDependent:
     """Support vector machines on frozen features: a user's references against everybody else's.
@@ -105,16 +112,26 @@ class WriterDependent:
         user, `eer_global` and `tar_at_1pct` (at a FAR of at most 1 %) with one for all; `auc` is
         the mean of the users' own, `auc_global` that of all scores together.
         """
-        found = [
-            summary(self.scores(tested, enrolled, np.random.default_rng([seed, repetition])))
-            for repetition in range(self.repetitions)
-        ]
+        return self.summary(tested, self.draws(tested, enrolled, seed))
+
+    def summary(self, tested: Signatures, draws: Sequence[UsersScores]) -> dict[str, float]:
+        """The means over draws of what `metrics` lists."""
+        found = list(map(summary, draws))
         means = {name: fmean(metrics[name] for metrics in found) for name in found[0]}
         return means | {"skipped": len(np.unique(tested.users)) - means["users"]}
 
+    def draws(
+        self, tested: Signatures, enrolled: Signatures | None = None, seed: int = 0
+    ) -> list[UsersScores]:
+        """The scores of every repetition."""
+        return [
+            self.scores(tested, enrolled, np.random.default_rng([seed, repetition]))
+            for repetition in range(self.repetitions)
+        ]
+
     def scores(
         self, tested: Signatures, enrolled: Signatures | None, generator: np.random.Generator
-    ) -> dict[int, UserScores]:
+    ) -> UsersScores:
         """One draw of references and tests: the scores of every user that can be judged."""
         references, genuine, skilled = self.draw(tested, enrolled, generator)
         if len(references) < 2:
@@ -158,18 +175,21 @@ class WriterDependent:
 
 
 def kernel_to(references: Features, gamma: float) -> Kernel:
-    """The RBF kernel between queries and references, in units of the references' deviations."""
-    from sklearn.metrics.pairwise import rbf_kernel
+    """The RBF kernel between queries and references, in units of the references' deviations.
+
+    Computed by torch, whose threads a recipe decides: other libraries take as many as they like,
+    and the bits with them.
+    """
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler(with_mean=False)
-    known = scaler.fit_transform(references.astype(np.float64))
+    known = torch.from_numpy(scaler.fit_transform(references.astype(np.float64)))
 
     def kernel(queries: Features) -> Scores:
         if not len(queries):
             return np.empty((0, len(known)))
-        scaled = scaler.transform(queries.astype(np.float64))
-        similar: Scores = rbf_kernel(scaled, known, gamma=gamma)
+        scaled = torch.from_numpy(scaler.transform(queries.astype(np.float64)))
+        similar: Scores = torch.cdist(scaled, known).square_().mul_(-gamma).exp_().numpy()
         return similar
 
     return kernel
@@ -185,12 +205,12 @@ def trained(kernel: Scores, positive: NDArray[np.bool_], c: float) -> Callable[[
     return score
 
 
-def summary(users: Mapping[int, UserScores]) -> dict[str, float]:
+def summary(users: UsersScores) -> dict[str, float]:
     """The metrics of one draw, as `WriterDependent.metrics` lists them."""
     if not users:
         return {"users": 0}
     pairs = [(scores.genuine, scores.skilled) for scores in users.values()]
-    genuine, skilled = map(np.concatenate, zip(*pairs, strict=True))
+    genuine, skilled = pooled(users)
     errors = equal_errors_of_users(pairs)
     return {
         "eer": errors.mean,
@@ -206,7 +226,22 @@ def summary(users: Mapping[int, UserScores]) -> dict[str, float]:
     } | _random(users)
 
 
-def _random(users: Mapping[int, UserScores]) -> dict[str, float]:
+def pooled(users: UsersScores) -> tuple[Scores, Scores]:
+    """The scores of all users' genuine tests, and of all skilled forgeries."""
+    genuine = np.concatenate([scores.genuine for scores in users.values()])
+    return genuine, np.concatenate([scores.skilled for scores in users.values()])
+
+
+def det_curve(draws: Sequence[UsersScores]) -> dict[float, float]:
+    """The mean FRR at each FAR of `CURVE`, one threshold for all users; empty without users."""
+    tests = [pooled(users) for users in draws if users]
+    return {
+        far: fmean(1 - true_acceptance_rate(*scores, far) for scores in tests)
+        for far in (CURVE if tests else ())
+    }
+
+
+def _random(users: UsersScores) -> dict[str, float]:
     """How often signatures of other users are accepted, if there are any to try."""
     accepted = [
         scores.random >= equal_error_threshold(scores.genuine, scores.skilled)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from consort.report.html import Cell, Columns, Html, table, tiles
 from consort.report.numbers import amount, amount_text, score, summary, words
 from consort.statistics import Summary
-from consort.table import Line
+from consort.table import Line, last_rounds
 
 
 def headline_tiles(lines: Sequence[Line]) -> Html:
@@ -17,16 +17,16 @@ def headline_tiles(lines: Sequence[Line]) -> Html:
     time = f"{amount_text(lines[0].seconds_per_round.mean)} s"
     return tiles(
         [
-            *(fact for line in lines for fact in _facts(line)),
+            *(fact for line in lines for fact in _facts(line, last_rounds(lines))),
             ("Traffic per round", traffic, "up and down, all clients"),
             ("Time per round", time, "without evaluation"),
         ]
     )
 
 
-def _facts(line: Line) -> Iterator[tuple[str, str, str]]:
+def _facts(line: Line, last: str) -> Iterator[tuple[str, str, str]]:
     metric = f"Test {words(line.metric)}"
-    yield metric, _text(line.last), "mean over clients, last round"
+    yield metric, _text(line.last), f"mean over clients, {last}"
     yield f"{metric}, best round", _text(line.best), "chosen by validation"
     yield (
         f"{metric}, worst client",
@@ -34,7 +34,7 @@ def _facts(line: Line) -> Iterator[tuple[str, str, str]]:
         f"clients differ by ± {_text(line.client_std)}",
     )
     if line.tuned:
-        yield f"{metric}, tuned", _text(line.tuned), "after local training, last round"
+        yield f"{metric}, tuned", _text(line.tuned), f"after local training, {last}"
     if line.published is not None:
         yield f"{metric}, published", _text(Summary(line.published, 0, 1)), "what the paper reports"
 
@@ -42,10 +42,13 @@ def _facts(line: Line) -> Iterator[tuple[str, str, str]]:
 def headline(lines: Sequence[Line]) -> Html:
     """The table of a paper: one line per algorithm."""
     metrics = list(dict.fromkeys(line.metric for line in lines))
+    last = last_rounds(lines).capitalize()
     columns: Columns[Line] = {
         "Algorithm": lambda line: line.algorithm,
         "Metric": lambda line: line.metric,
-        "Last round": lambda line: summary(line.last, _leads(line, lines, "last")),
+        last_rounds(lines).capitalize(): lambda line: summary(
+            line.last, _leads(line, lines, "last")
+        ),
         "Best by validation": lambda line: summary(line.best, _leads(line, lines, "best")),
         "Published": lambda line: score(math.nan if line.published is None else line.published),
         "Std of clients": lambda line: summary(line.client_std),

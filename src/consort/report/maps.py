@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from consort.measurements import Notes
 from consort.report.assignment import Assignment
 from consort.report.drawing import (
     MANY_CLIENTS,
@@ -24,7 +25,7 @@ from consort.report.drawing import (
 )
 from consort.report.html import Figure, label
 from consort.report.numbers import natural
-from consort.results import Notes, Point
+from consort.results import Point
 
 Rounds: TypeAlias = Mapping[int, Mapping[str, float]]
 

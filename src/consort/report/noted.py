@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from consort.measurements import Notes
 from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
 from consort.report.curves import over_seeds
 from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
@@ -11,7 +12,7 @@ from consort.report.html import Figure, Html, details, grid, join, plot
 from consort.report.maps import choices, client_map, part_map
 from consort.report.numbers import natural, words
 from consort.report.study import Study
-from consort.results import Notes, Point, Result
+from consort.results import Point, Result
 
 _WEIGHTS = {
     "client_weight": "How much every client counted in a round.",

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 from tests.unit.cli.command import consort, write_recipe
 
-from consort.assembly import _dataset
 from consort.data.isic2019 import CENTRES
 from consort.data.kvasir import CLASSES
+from consort.seats import _dataset
 
 ROUNDS = ("rounds = 2", "rounds = 1")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
+from consort.errors import UsageError
 from consort.tasks.signature import Detection, Identification, identity
 
 
@@ -32,6 +35,37 @@ def signature_dataset(
         labels=users,
         strata=2 * users + genuine,
         prepare=ink,
+    )
+
+
+def is_signatures(dataset: Dataset) -> bool:
+    """Whether a data set tells users and forgeries."""
+    return {"identify", "detect"} <= dataset.tasks.keys()
+
+
+def held_out(dataset: Dataset, users: int) -> tuple[Dataset, Dataset]:
+    """The data set without its last users, and these users alone."""
+    if not is_signatures(dataset):
+        raise UsageError(f"data set {dataset.name!r} has no users to hold out: it is no signatures")
+    known = int(dataset.labels.max()) + 1 - users
+    if known < 1:
+        raise UsageError(
+            f"data set {dataset.name!r} has {known + users} users: holding {users} of them out "
+            "leaves none to train on"
+        )
+    last = dataset.labels >= known
+    kept = _only(dataset, ~last)
+    return replace(kept, tasks=kept.tasks | {"identify": Identification(known)}), _only(
+        dataset, last
+    )
+
+
+def _only(dataset: Dataset, chosen: NDArray[np.bool_]) -> Dataset:
+    return replace(
+        dataset,
+        examples=dataset.examples.take(torch.from_numpy(chosen.nonzero()[0])),
+        labels=dataset.labels[chosen],
+        strata=None if dataset.strata is None else dataset.strata[chosen],
     )
 
 

@@ -19,6 +19,7 @@ from consort.data.examples import Examples
 from consort.errors import Failure, UsageError
 from consort.optimizers import clip_by_norm, make_optimizer
 from consort.params import BUFFERS, Params, has_role, slots
+from consort.replay import Found, Step, is_steady, replayed
 from consort.scoring import BATCH, recompute_statistics
 from consort.types import Count, CountOrNone, NotNegative, Positive, Probability
 
@@ -165,20 +166,40 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
+            step = self._step(client, objective, gradients, names, params)
             for batch in self.batches(examples or self.prepared(client), client.generator):
                 use_running_statistics_for_one(client.model, batch)
-                losses = self.weighted(objective(client, batch))
-                grads = gradients(losses, names, params)
+                losses, grads = step(batch)
                 if adjust is not None:
                     grads = adjust(names, values, grads)
                 if self.clip is not None:
                     grads = clip_by_norm(grads, self.clip)
                 optimizer.step(values, list(grads), rate)
-                for loss in losses.values():
+                for loss in losses:
                     total += loss.item()
                 steps += 1
                 self.checked(total, client.round)
         return Trained(total / max(steps, 1), steps)
+
+    def _step(
+        self,
+        client: Client,
+        objective: Objective,
+        gradients: Gradients,
+        names: Sequence[str],
+        params: Sequence[Tensor],
+    ) -> Step:
+        """From a batch to its losses and gradients; the ordinary ones are replayed if possible."""
+
+        def step(batch: Examples) -> Found:
+            losses = self.weighted(objective(client, batch))
+            return list(losses.values()), gradients(losses, names, params)
+
+        ordinary = objective is task_losses and gradients is gradients_of_sum
+        if not (ordinary and all(map(is_steady, client.tasks.values()))):
+            return step
+        tasks, weights = tuple(client.tasks.items()), tuple(self.task_weights.items())
+        return replayed(step, client.model, (tasks, weights, *map(id, params)), [_ONE])
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
         """The same steps for all clients of a cohort at once."""

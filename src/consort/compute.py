@@ -24,6 +24,9 @@ class Compute:
     cohort_step: bool = False
     """Train all clients of a cohort in one batched step; for tiny models, exact to about 1e-6."""
 
+    count_flops: bool = False
+    """Count the operations of every client's calls, which makes them slower."""
+
     def apply(self) -> None:
         """Sets this process up."""
         torch.set_num_threads(self.threads)

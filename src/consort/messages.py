@@ -71,6 +71,8 @@ class Reply:
     content: Payload = field(default_factory=dict)
     error: ClientFailed | None = None
     seconds: float = 0.0
+    flops: int = 0
+    """Operations of the call, if they were counted."""
 
     @cached_property
     def tensors(self) -> list[NamedTensor]:

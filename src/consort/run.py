@@ -22,7 +22,7 @@ from consort.engines.wrappers import Checked, ErrorPolicy, Faulty, Metered, Poli
 from consort.errors import ClientFailed, NoReplies
 from consort.federation import Federation
 from consort.history import History, Row
-from consort.messages import Call, Replies
+from consort.messages import Call, Replies, Reply
 from consort.participation import cohort
 from consort.types import Count, CountOrNone, Probability, Share
 
@@ -189,12 +189,16 @@ class Run:
             return self.engine(host)
         return Workers(host, self.workers) if self.workers > 1 else Embedded(host)
 
-    def _record(self, call: Call, down: dict[str, int], up: dict[str, int], seconds: float) -> None:
+    def _record(self, call: Call, reply: Reply, down: dict[str, int], up: dict[str, int]) -> None:
         if not call.evaluation:
             for metric, sizes in (("bytes_down", down), ("bytes_up", up)):
                 for role, size in sizes.items():
                     self.history.add(Row(call.round, metric, size, call.client, part=role))
-            self.history.add(Row(call.round, "seconds", seconds, call.client, part=call.method))
+            work = {"seconds": reply.seconds}
+            if self.federation.compute.count_flops:
+                work["flops"] = reply.flops
+            for metric, value in work.items():
+                self.history.add(Row(call.round, metric, value, call.client, part=call.method))
         self.watcher.answered(call)
 
     def _keep_notes(self, clients: Clients) -> None:

@@ -18,6 +18,7 @@ from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payl
 from consort.data.examples import Examples
 from consort.errors import ClientFailed, ConsortError, Failure
 from consort.federation import Blueprint, Federation
+from consort.flops import FlopCounter
 from consort.local import LocalTraining
 from consort.messages import Call, Payload, Reply, check, tensors_in
 from consort.models.multitask import MultiTaskModel
@@ -103,11 +104,16 @@ class ClientHost:
             rounds=self.rounds,
         )
         method = getattr(self.algorithm, first.method)
-        content = method(cohort, **stack_payloads([call.payload for call in calls]))
+        with self._counter(first) as counter:
+            content = method(cohort, **stack_payloads([call.payload for call in calls]))
         self._keep_secret(Reply("", content))
-        seconds = (time.process_time() - start) / len(ids)
+        each = ((time.process_time() - start) / len(ids), counter.flops // len(ids))
         contents = split_content(content, ids)
-        return [Reply(c, part, seconds=seconds) for c, part in zip(ids, contents, strict=True)]
+        return [Reply(c, part, None, *each) for c, part in zip(ids, contents, strict=True)]
+
+    def _counter(self, call: Call) -> FlopCounter:
+        """Evaluation is no work: it is not counted."""
+        return FlopCounter(self.federation.compute.count_flops and not call.evaluation)
 
     def _answer(self, call: Call) -> Reply:
         try:
@@ -128,10 +134,11 @@ class ClientHost:
         self._check_once(call.payload, blueprint)
         remembered = self.store.load(call.client, call.before)
         client = self._client(call, blueprint.fresh(), dict(remembered))
-        content: Payload = method(client, **call.payload)  # type: ignore[misc]
+        with self._counter(call) as counter:
+            content: Payload = method(client, **call.payload)  # type: ignore[misc]
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
-        reply = Reply(call.client, content, seconds=time.process_time() - start)
+        reply = Reply(call.client, content, None, time.process_time() - start, counter.flops)
         self._keep_secret(reply)
         if not call.evaluation:
             self._keep(client, call.stamp, remembered)

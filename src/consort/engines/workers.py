@@ -58,9 +58,9 @@ class Worker:
             return [Reply(c.client, error=ClientFailed(c.client, reason)) for c in self.chunk]
         contents = self.up.read_copy(answer["contents"])
         return [
-            Reply(call.client, content, ClientFailed(*error) if error else None, seconds)
-            for call, content, error, seconds in zip(
-                self.chunk, contents, answer["errors"], answer["seconds"], strict=True
+            Reply(call.client, content, ClientFailed(*error) if error else None, *work)
+            for call, content, error, work in zip(
+                self.chunk, contents, answer["errors"], answer["work"], strict=True
             )
         ]
 
@@ -164,9 +164,9 @@ def _serve(
         replies = host.answer(calls)
         errors = [r.error and [r.error.client, r.error.reason, r.error.traceback] for r in replies]
         contents = up.write([reply.content for reply in replies])
-        seconds = [reply.seconds for reply in replies]
+        work = [(reply.seconds, reply.flops) for reply in replies]
         try:
-            _send(pipe, {"contents": contents, "errors": errors, "seconds": seconds})
+            _send(pipe, {"contents": contents, "errors": errors, "work": work})
         except ConnectionError:
             return
 

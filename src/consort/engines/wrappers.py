@@ -47,15 +47,15 @@ class Wrapper:
 
 @dataclass
 class Metered(Wrapper):
-    """Tells what really went down and up, and the CPU time each client took."""
+    """Tells what really went down and up with every reply."""
 
-    record: Callable[[Call, dict[str, int], dict[str, int], float], Any]
+    record: Callable[[Call, Reply, dict[str, int], dict[str, int]], Any]
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Reports (call, bytes down, bytes up, seconds) for every reply."""
+        """Reports (call, reply, bytes down, bytes up) for every reply."""
         down = _Remembering()
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
-            self.record(call, down.sizes(call.payload), bytes_by_role(reply.tensors), reply.seconds)
+            self.record(call, reply, down.sizes(call.payload), bytes_by_role(reply.tensors))
             yield reply
 
 

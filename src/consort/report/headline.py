@@ -46,9 +46,7 @@ def headline(lines: Sequence[Line]) -> Html:
     columns: Columns[Line] = {
         "Algorithm": lambda line: line.algorithm,
         "Metric": lambda line: line.metric,
-        last_rounds(lines).capitalize(): lambda line: summary(
-            line.last, _leads(line, lines, "last")
-        ),
+        last: lambda line: summary(line.last, _leads(line, lines, "last")),
         "Best by validation": lambda line: summary(line.best, _leads(line, lines, "best")),
         "Published": lambda line: score(math.nan if line.published is None else line.published),
         "Std of clients": lambda line: summary(line.client_std),

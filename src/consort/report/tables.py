@@ -149,14 +149,22 @@ def time_table(study: Study) -> Html:
     def over_seeds(measure: Callable[[Result], float]) -> Callable[[str], Cell]:
         return lambda algorithm: amount(study.over_seeds(algorithm, measure).mean)
 
-    columns: Columns[str] = {
+    columns: dict[str, Callable[[str], Cell | str]] = {
         "Algorithm": str,
         "Seconds per round": over_seeds(lambda run: _mean(run, "seconds")),
         "Seconds per evaluation": over_seeds(lambda run: _mean(run, "evaluation_seconds")),
         "Seconds in all rounds": over_seeds(lambda run: run.value("seconds")),
         "Peak memory, MiB": over_seeds(_peak_memory),
+        "GFLOPs of a client per round": over_seeds(_client_gflops),
     }
+    if not any(run.client_flops() for run in study.runs):
+        columns.pop("GFLOPs of a client per round")
     return table(study.groups, columns)
+
+
+def _client_gflops(run: Result) -> float:
+    flops = run.client_flops()
+    return sum(flops.values()) / len(flops) / run.rounds_done / 1e9 if flops else math.nan
 
 
 def _mean(run: Result, metric: str) -> float:

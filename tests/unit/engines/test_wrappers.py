@@ -124,15 +124,15 @@ def test_what_goes_down_and_up_is_reported_for_every_client():
     assert [reply.client for reply in replies] == ["a", "bb"]
     down = {"encoder": 40, "heads": 12}
     assert record == [
-        (calls[0], down, {"heads": 12, "other": 8}, 0.0),
-        (calls[1], down, {"heads": 12, "other": 16}, 0.0),
+        (calls[0], replies[0], down, {"heads": 12, "other": 8}),
+        (calls[1], replies[1], down, {"heads": 12, "other": 16}),
     ]
 
 
 def test_clients_that_are_sent_different_things_are_counted_apart():
     sizes = {"a": 3, "b": 50, "c": 3}
     record = []
-    engine = Metered(Scripted(echo), lambda call, down, up, seconds: record.append(down))
+    engine = Metered(Scripted(echo), lambda call, reply, down, up: record.append(down))
     calls = [Call(c, "train", 1, 0, 0, {"x": torch.zeros(n)}) for c, n in sizes.items()]
     list(engine.deliver([*calls, *calls_of("d")]))
     assert record == [{"other": 12}, {"other": 200}, {"other": 12}, {}]
@@ -140,7 +140,7 @@ def test_clients_that_are_sent_different_things_are_counted_apart():
 
 def test_a_client_that_fails_has_sent_nothing_but_was_sent_something():
     record = []
-    engine = Metered(Scripted(broken), lambda call, down, up, seconds: record.append((down, up)))
+    engine = Metered(Scripted(broken), lambda call, reply, down, up: record.append((down, up)))
     list(engine.deliver(calls_of("b", x=torch.zeros(2))))
     assert record == [({"other": 8}, {})]
 
@@ -154,7 +154,7 @@ def test_seconds_are_those_of_the_engine():
             pass
 
     record = []
-    engine = Metered(Slow(), lambda call, down, up, seconds: record.append(seconds))
+    engine = Metered(Slow(), lambda call, reply, down, up: record.append(reply.seconds))
     list(engine.deliver(calls_of("a", "b")))
     assert record == [2.5, 2.5]
 

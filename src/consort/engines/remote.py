@@ -53,8 +53,8 @@ def write_order(chunk: Chunk, delivery: int, common: set[str], store: StateStore
 def read_answers(data: bytes) -> list[Answer]:
     """What came back for a chunk."""
     return [
-        (Reply(client, content, ClientFailed(*error) if error else None, seconds), _as_bytes(state))
-        for client, content, error, seconds, state in decode(data)
+        (Reply(client, content, ClientFailed(*error) if error else None, *work), _as_bytes(state))
+        for client, content, error, work, state in decode(data)
     ]
 
 
@@ -104,7 +104,7 @@ class FarSide:
     def _written(self, reply: Reply) -> list[Any]:
         error = reply.error and [reply.error.client, reply.error.reason, reply.error.traceback]
         state = _as_tensor(self._store.leaving.get(reply.client, b""))
-        return [reply.client, reply.content, error, reply.seconds, state]
+        return [reply.client, reply.content, error, [reply.seconds, reply.flops], state]
 
 
 class Carried(StateStore):

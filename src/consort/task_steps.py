@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -13,21 +14,31 @@ from consort.client import Client
 from consort.data.examples import Examples
 from consort.local import gradients_of_sum
 from consort.params import Params, has_role
+from consort.tasks import Task
 
-Weighting = Literal["exact", "features", "equal"]
+Weighting = Literal["exact", "features", "level", "equal", "sum"]
+TaskLoss = Callable[[Task, Tensor, Tensor], Tensor]
+"""A task's loss of outputs and targets."""
+
+
+def own_loss(task: Task, output: Tensor, target: Tensor) -> Tensor:
+    """What the task says itself."""
+    return task.loss(output, target)
 
 
 class TaskSteps:
-    """The hooks of `LocalTraining.run` for steps along the shortest combination of gradients.
+    """The hooks of `LocalTraining.run` for steps along a combination of the tasks' gradients.
 
     The weights minimise the length of the encoder's gradient (`exact`: one backward pass per
     task), or of the features' (`features`: one backward pass through the heads per task and one
-    through the encoder), or are all the same (`equal`). A task without any gradient, such as
-    one whose labels are missing in a batch, has no say.
+    through the encoder), or are all the same (`equal`), or one (`sum`). With `level` every task
+    pulls the features equally hard, all together as hard as their sum would, and heads learn in
+    full. A task without any gradient, such as one whose labels are missing in a batch, has no say.
     """
 
-    def __init__(self, weighting: Weighting = "exact") -> None:
+    def __init__(self, weighting: Weighting = "exact", loss: TaskLoss = own_loss) -> None:
         self.weighting = weighting
+        self.loss = loss
         self.weights: list[dict[str, float]] = []
         """What every task weighed in every step."""
         self._features = torch.zeros(0)
@@ -36,7 +47,7 @@ class TaskSteps:
         """The loss of each task, from features that are computed once."""
         self._features = client.model.encoder(batch.inputs)
         return {
-            name: task.loss(client.model.output(name, self._features), batch.targets[name])
+            name: self.loss(task, client.model.output(name, self._features), batch.targets[name])
             for name, task in client.tasks.items()
         }
 
@@ -46,11 +57,9 @@ class TaskSteps:
         """The weighted sum of the gradients of all tasks."""
         if self.weighting == "exact":
             return self._exact(losses, names, params)
-        weights = dict.fromkeys(losses, 1.0 / len(losses))
-        if self.weighting == "features":
-            weights = self._weigh(
-                {name: [_gradients(loss, [self._features])[0]] for name, loss in losses.items()}
-            )
+        if self.weighting in ("features", "level"):
+            return self._through_features(losses, names, params)
+        weights = dict.fromkeys(losses, 1.0 if self.weighting == "sum" else 1.0 / len(losses))
         self.weights.append(weights)
         weighted = {name: loss * weights[name] for name, loss in losses.items()}
         return gradients_of_sum(weighted, names, params)
@@ -62,10 +71,24 @@ class TaskSteps:
         shared = [place for place, name in enumerate(names) if has_role(name, "encoder")]
         weights = self._weigh({name: [grads[i] for i in shared] for name, grads in found.items()})
         self.weights.append(weights)
-        total = [torch.zeros_like(param) for param in params]
-        for name, grads in found.items():
-            torch._foreach_add_(total, grads, alpha=weights[name])
-        return total
+        return _combined(found, weights)
+
+    def _through_features(
+        self, losses: dict[str, Tensor], names: Sequence[str], params: Sequence[Tensor]
+    ) -> list[Tensor]:
+        shared = [has_role(name, "encoder") for name in names]
+        after = [param for param, within in zip(params, shared, strict=True) if not within]
+        found = {name: _gradients(loss, [self._features, *after]) for name, loss in losses.items()}
+        pulls = {name: grads[:1] for name, grads in found.items()}
+        levelled = self.weighting == "level"
+        weights = _level(pulls) if levelled else self._weigh(pulls)
+        self.weights.append(weights)
+        (features,) = _combined(pulls, weights)
+        others = {name: grads[1:] for name, grads in found.items()}
+        rest = iter(_combined(others, dict.fromkeys(losses, 1.0) if levelled else weights))
+        encoder = [param for param, within in zip(params, shared, strict=True) if within]
+        through = iter(torch.autograd.grad(self._features, encoder, features))
+        return [next(through if within else rest) for within in shared]
 
     def _weigh(self, gradients: dict[str, list[Tensor]]) -> dict[str, float]:
         products = gram(
@@ -83,6 +106,22 @@ class TaskSteps:
         steps = max(len(self.weights), 1)
         tasks = self.weights[0] if self.weights else {}
         return {task: sum(step[task] for step in self.weights) / steps for task in tasks}
+
+
+def _level(pulls: dict[str, list[Tensor]]) -> dict[str, float]:
+    """Weights with which all gradients that are not zero have their mean length."""
+    lengths = {name: pull.norm().item() for name, (pull,) in pulls.items()}
+    moving = [length for length in lengths.values() if length]
+    mean = math.fsum(moving) / max(len(moving), 1)
+    return {name: mean / length if length else 0.0 for name, length in lengths.items()}
+
+
+def _combined(found: dict[str, list[Tensor]], weights: dict[str, float]) -> list[Tensor]:
+    """The weighted sum over tasks of what was found for each."""
+    total = [torch.zeros_like(grad) for grad in next(iter(found.values()))]
+    for name, grads in found.items():
+        torch._foreach_add_(total, grads, alpha=weights[name])
+    return total
 
 
 def _gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

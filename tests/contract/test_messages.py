@@ -64,6 +64,10 @@ def sums_of_heads(encoder, head, statistics, clients):
     return clients * head
 
 
+def head_in_eight_bits(encoder, head, statistics, clients):
+    return head / 4 + 2  # a byte for every number, and a unit for the weight and for the bias
+
+
 def prototypes(encoder, head, statistics, clients):
     return 3 * mean_feature(encoder, head, statistics, clients)
 
@@ -112,6 +116,7 @@ FORMULAS = {
     "fedkd": whole,  # matrices this small are no longer than their factors
     "fedmgda": whole,
     "fedmh": (sums_of_heads, head_alone),
+    "fedmh_plus": head_in_eight_bits,
     "fedmtl": whole,
     "fedper": encoder_alone,
     "fedproto": prototypes,

@@ -24,6 +24,19 @@ def claimed_user(target: Tensor) -> Tensor:
     return torch.where(target < 0, ~target, target)
 
 
+def imitation_loss(output: Tensor, target: Tensor) -> Tensor:
+    """How surely forgeries are taken for the users they imitate: the mean of -log(1 - p).
+
+    Takes what `Identification` takes; zero if there is no forgery, or no other user.
+    """
+    if output.shape[1] < 2:
+        return output.sum() * 0
+    imitated = F.one_hot(claimed_user(target), output.shape[1]).bool()
+    others = output.masked_fill(imitated, -torch.inf).logsumexp(1)
+    surprise = (output.logsumexp(1) - others).where(target < 0, 0.0)
+    return surprise.sum() / (target < 0).sum().clamp(min=1)
+
+
 class IdentificationMeter:
     """Accuracy and loss over genuine signatures; nothing, if there was none."""
 

@@ -1,0 +1,207 @@
+"""What FedMH's search, its rounds and its augmentation cost on thin models.
+
+Signatures of 64 x 96 pixels and SigNet at a quarter of its width, as in the recipes' desk scale.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from itertools import accumulate
+
+import torch
+from measure import Report, ratio, take_turns, timed
+
+CLIENTS, IMAGES, USERS, BATCH, REPEATS = 3, 320, 55, 32, 5
+SIZES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+"""Of the updates among which the searches must choose alike."""
+SEARCHES = [(kind, str(clients)) for clients in (5, 20) for kind in ("literal", "cached")]
+ROUNDS = {
+    "lg_fedavg": {},
+    "fedmh_exact": {"weighting": "exact"},
+    "fedmh_features": {"weighting": "features"},
+    "fedmh_plus": {},
+}
+MODEL = {"name": "signet", "scale": 0.25, "stride": 3, "features": 256}
+
+
+def federation():  # noqa: ANN201
+    from consort import Federation, Member, ModelSpec, Splits
+
+    spec = ModelSpec.of(MODEL)
+
+    def member(seed: int) -> Member:
+        data, tasks = signatures(seed)
+        return Member.of(tasks, spec, Splits(data, data, data))
+
+    return Federation({f"c{number}": member(number) for number in range(CLIENTS)})
+
+
+def signatures(seed: int):  # noqa: ANN201
+    from consort import Examples
+    from consort.tasks.signature import Detection, Identification, identity
+
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(IMAGES, 1, 64, 96, generator=generator)
+    users = torch.randint(USERS, (IMAGES,), generator=generator)
+    genuine = torch.randint(2, (IMAGES,), generator=generator)
+    targets = {"identify": identity(users, genuine), "detect": genuine}
+    return Examples(images, targets), {"identify": Identification(USERS), "detect": Detection()}
+
+
+def counted(work: Callable[[], object]) -> dict[str, float]:
+    """CPU time of some work, and its floating-point operations in a second go."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    measured = timed(work)
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return measured | {"flops": counter.get_total_flops()}
+
+
+def one_client():  # noqa: ANN201
+    from consort.client import Client
+    from consort.data.examples import Splits
+    from consort.models.registry import ModelSpec, build
+    from consort.params import Params
+
+    data, tasks = signatures(0)
+    model = build(ModelSpec.of(MODEL), tasks, data.inputs[0], 0)
+    model.to(memory_format=torch.channels_last)
+    state = {"model": Params.of(model)}
+    generator = torch.Generator().manual_seed(0)
+    return Client("c0", model, tasks, Splits(data, data, data), state, generator, 1, 1)
+
+
+def head_updates(client, count: int, size: float):  # noqa: ANN001, ANN201
+    """Sums of random updates, small enough that some are accepted and some are not."""
+    from consort.params import Params
+
+    generator = torch.Generator().manual_seed(1)
+    heads = client.state["model"].without("encoder")
+    return list(
+        accumulate(
+            Params({n: size * torch.randn(t.shape, generator=generator) for n, t in heads.items()})
+            for _ in range(count)
+        )
+    )
+
+
+def literal_search(algorithm, client, sums):  # noqa: ANN001, ANN201
+    """As printed: the whole model on all training data for every candidate, until one is good."""
+    from consort.aggregation.pareto import improves, published_choices
+    from consort.algorithms.fedmh import without_update
+    from consort.local import features_of
+
+    model, tasks = client.state["model"], list(client.tasks)
+
+    def losses() -> list[float]:
+        seen = features_of(client)
+        return [
+            client.tasks[t].loss(client.model.output(t, seen.inputs), seen.targets[t]).item()
+            for t in tasks
+        ]
+
+    with torch.inference_mode():
+        client.recall("model")
+        before = losses()
+        for choice in published_choices(len(sums)):
+            for task, prefix in zip(tasks, choice, strict=True):
+                without_update(model, sums[prefix], task).load_into(client.model)
+            if improves(before, losses(), algorithm.significance):
+                return choice
+    return None
+
+
+def search(kind: str, clients: int) -> dict[str, float]:
+    """The search through all candidates, and which one is chosen with ever smaller updates."""
+    from consort.algorithms.fedmh import FedMH
+
+    def cached_search(algorithm, client, sums):  # noqa: ANN001, ANN202
+        client.recall("model")
+        return algorithm.look(len(sums), list(client.tasks), algorithm.losses(client, sums))
+
+    look = literal_search if kind == "literal" else cached_search
+    client = one_client()
+    none_accepted = FedMH(significance=1e9)
+    sums = head_updates(client, clients, 1e-3)
+    look(none_accepted, client, sums)
+    measured = counted(lambda: look(none_accepted, client, sums))
+    chosen = [look(FedMH(significance=0), client, head_updates(client, clients, s)) for s in SIZES]
+    return measured | {"chosen": chosen}
+
+
+def rounds(name: str) -> dict[str, float]:
+    """One round, evaluation left out."""
+    from consort import LocalTraining, Replies, Run, Schedule
+    from consort.algorithms.registry import find_algorithm
+
+    kind = find_algorithm(name.removesuffix("_exact").removesuffix("_features"))
+    kind.evaluate = lambda *_: Replies({})
+    algorithm = kind(LocalTraining(batch=BATCH, lr=0.05, epochs=2), **ROUNDS[name])
+    members = federation()
+    for client in members.client_ids:
+        members.data(client)
+    Run(members, algorithm, Schedule(1, evaluate_every=0)).go()
+    return counted(lambda: Run(members, algorithm, Schedule(1, evaluate_every=0)).go())
+
+
+def augmentation() -> dict[str, float]:
+    """CPU time to vary all images, as a share of an epoch of steps on them."""
+    from consort import LocalTraining
+    from consort.data.signatures.training import varied
+
+    client = one_client()
+    local = LocalTraining(batch=BATCH, lr=0.05)
+
+    def vary() -> None:
+        varied(client.data.train, balance=False, augment=True, generator=client.generator)
+
+    for warm_up in (vary, lambda: local.run(client)):
+        warm_up()
+    epoch, variation = (
+        min(timed(work)["cpu"] for _ in range(3)) for work in (lambda: local.run(client), vary)
+    )
+    return {"share": variation / epoch}
+
+
+def child(kind: str, *arguments: str) -> None:
+    torch.set_num_threads(1)
+    work = {"round": rounds, "augment": augmentation}.get(kind)
+    measured = work(*arguments) if work else search(kind, int(arguments[0]))
+    print(json.dumps(measured))
+
+
+def main() -> None:
+    report = Report()
+    contenders = [*SEARCHES, *(("round", name) for name in ROUNDS), ("augment",)]
+    turns = take_turns(__file__, contenders, REPEATS)
+    for clients, target in ((5, "<=0.2"), (20, "<=0.05")):
+        ours, theirs = f"cached {clients}", f"literal {clients}"
+        for what in ("flops", "cpu"):
+            report.line(
+                f"search among {clients}: cached / literal, {what}",
+                ratio(turns, ours, theirs, what),
+                target,
+            )
+        unlike = sum(
+            mine != other
+            for a, b in zip(turns[ours], turns[theirs], strict=True)
+            for mine, other in zip(a["chosen"], b["chosen"], strict=True)
+        )
+        report.line(f"search among {clients}: choices that differ", unlike, "<=0")
+    for name, target in (("exact", "<=2.0"), ("features", "<=1.25")):
+        for what in ("flops", "cpu"):
+            found = ratio(turns, f"round fedmh_{name}", "round lg_fedavg", what)
+            report.line(f"fedmh, {name} weights / lg_fedavg, {what} of a round", found, target)
+    for what in ("flops", "cpu"):
+        found = ratio(turns, "round fedmh_plus", "round fedmh_exact", what)
+        report.line(f"fedmh_plus / fedmh, {what} of a round", found)
+    shares = sorted(turn["share"] for turn in turns["augment"])
+    report.line("augmentation / training step, CPU", shares[len(shares) // 2], "<=0.25")
+    report.finish()
+
+
+if __name__ == "__main__":
+    child(*sys.argv[2:]) if "--child" in sys.argv else main()

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,8 @@ def _description(
                 "validation": len(seat.share.validation),
                 "test": len(seat.share.test),
                 "labels": seat.labels,
+                "data": seat.dataset.name,
+                "scan": seat.dataset.scan and asdict(seat.dataset.scan),
             }
             for name, seat in sorted(seats.items())
         },

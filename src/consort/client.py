@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,9 @@ State = dict[str, Any]
 
 Assigning to a key is what makes it remembered: changing a tensor in place is not seen.
 """
+
+Witness = Callable[[MultiTaskModel, Payload], None]
+"""Is shown every model that a client scores, as it is then, and its scores."""
 
 
 @dataclass
@@ -40,6 +44,7 @@ class Client:
     round: int
     rounds: int
     verification: Verification | None = None
+    witness: Witness | None = None
     scored: bool = field(default=False, init=False)
     """Whether `score` was called."""
 
@@ -65,7 +70,9 @@ class Client:
         self.scored = True
         chosen = model or self.model
         scores = score(chosen, self.tasks, self.data)
-        if self.verification is None:
-            return scores
-        last = self.round == self.rounds
-        return self.verification.added_to(scores, chosen, self.data, self.id, last)
+        if self.verification:
+            last = self.round == self.rounds
+            scores = self.verification.added_to(scores, chosen, self.data, self.id, last)
+        if self.witness:
+            self.witness(chosen, scores)
+        return scores

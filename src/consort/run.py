@@ -104,6 +104,15 @@ class Run:
                     self._round(round_, engine)
         return self.history
 
+    def saved(self) -> dict[str, Any] | None:
+        """What the last finished round left: `round`, `server`, and the length of `history`."""
+        found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
+        if not found:
+            return None
+        state = self.algorithm.state_type()
+        content: dict[str, Any] = checkpoint.load(found[-1], {state.__name__: state})
+        return content
+
     def _round(self, round_: int, engine: Engine) -> None:
         start = time.perf_counter()
         ids = self.federation.client_ids
@@ -219,13 +228,11 @@ class Run:
             old.unlink()
 
     def _restore(self) -> bool:
-        found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
-        if not found:
+        content = self.saved()
+        if content is None:
             self._done = 0
             self.history.cut(0)
             return False
-        state = self.algorithm.state_type()
-        content = checkpoint.load(found[-1], {state.__name__: state})
         self._done, self.server = content["round"], content["server"]
         self.history.cut(content["history"])
         return True

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from consort.engines.choice import EngineChoice, EngineName
+from consort.cli.options import (
+    Address,
+    Changes,
+    Data,
+    Engine,
+    Json,
+    Out,
+    Quiet,
+    RecipeName,
+    Scale,
+    Workers,
+)
+from consort.cli.use import enroll, export, verify
+from consort.engines.choice import EngineChoice
 from consort.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,25 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-RecipeName = Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped one.")]
-Changes = Annotated[
-    list[str], typer.Option("--set", help="Change a key of the recipe: run.rounds=5", metavar="K=V")
-]
-Scale = Annotated[str | None, typer.Option(help="One of the recipe's scales: desk, paper.")]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that train clients side by side.")]
-Engine = Annotated[EngineName | None, typer.Option(help="What trains clients; decides no number.")]
-Address = Annotated[
-    str | None,
-    typer.Option(help="A Ray cluster: auto, host:port, ray://host:port.", metavar="ADDRESS"),
-]
-Out = Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="DIR")]
-Data = Annotated[
-    Path | None,
-    typer.Option(help="Folder with real data sets.", envvar="CONSORT_DATA", metavar="DIR"),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars, no tables.")]
-Json = Annotated[bool, typer.Option("--json", help="Results as JSON on standard output.")]
 
 
 class Listing(StrEnum):
@@ -235,6 +229,10 @@ def list_(what: Annotated[Listing, typer.Argument(help="What to list.")]) -> Non
     width = max(map(len, described), default=0)
     for name, text in described.items():
         typer.echo(f"{name:<{width}}  {text}".rstrip())
+
+
+for _command in (export, enroll, verify):
+    app.command()(_command)
 
 
 def _recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path, Recipe]:

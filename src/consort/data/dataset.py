@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from consort.data.examples import Examples
+from consort.data.signatures.scan import Scan
 from consort.tasks import Task
 
 
@@ -38,6 +39,8 @@ class Dataset:
     domains: NDArray[np.int64] | None = None
     """The domain (a sensor, a style) of each example, where there is one."""
     prepare: Callable[[Tensor], Tensor] = as_is
+    scan: Scan | None = None
+    """How further pictures are read from files, where the inputs are signatures."""
 
     def __len__(self) -> int:
         return len(self.examples)

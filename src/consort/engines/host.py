@@ -13,7 +13,7 @@ from torch import Generator
 
 from consort.algorithm import Algorithm, is_batchable, is_on_client
 from consort.checkpoint import StateStore
-from consort.client import Client, State
+from consort.client import Client, State, Witness
 from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
 from consort.data.examples import Examples
 from consort.errors import ClientFailed, ConsortError, Failure
@@ -39,6 +39,7 @@ class ClientHost:
         rounds: int,
         store: StateStore,
         tuning_epochs: int = 0,
+        witness: Witness | None = None,
     ) -> None:
         table = algorithm.companion
         self.federation = federation if table is None else federation.accompanied(table)
@@ -47,6 +48,7 @@ class ClientHost:
         self.rounds = rounds
         self.store = store
         self.tuning_epochs = tuning_epochs
+        self.witness = witness
         self._generator = Generator()
         self._seen: tuple[object, ...] = ()
 
@@ -185,6 +187,7 @@ class ClientHost:
             round=call.round,
             rounds=self.rounds,
             verification=self.federation.verification,
+            witness=self.witness,
         )
 
     def _keep(self, client: Client, stamp: tuple[int, int], remembered: State) -> None:

@@ -11,12 +11,17 @@ from torch import Tensor
 
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
+from consort.data.signatures.scan import Scan
 from consort.errors import UsageError
 from consort.tasks.signature import Detection, Identification, identity
 
 
 def signature_dataset(
-    name: str, images: NDArray[np.uint8], users: NDArray[np.int64], genuine: NDArray[np.bool_]
+    name: str,
+    images: NDArray[np.uint8],
+    users: NDArray[np.int64],
+    genuine: NDArray[np.bool_],
+    scan: Scan | None = None,
 ) -> Dataset:
     """Images (N, H, W) of bright ink; users count from 0, and no number is left out.
 
@@ -35,6 +40,7 @@ def signature_dataset(
         labels=users,
         strata=2 * users + genuine,
         prepare=ink,
+        scan=scan,
     )
 
 

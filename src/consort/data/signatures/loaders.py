@@ -13,8 +13,8 @@ from pydantic import Field
 from consort.data.dataset import Dataset
 from consort.data.signatures.dataset import signature_dataset
 from consort.data.signatures.layout import Layout, Signature, find, natural
-from consort.data.signatures.page import read_page
-from consort.data.signatures.preprocess import Size, preprocess
+from consort.data.signatures.preprocess import Size
+from consort.data.signatures.scan import Scan
 from consort.errors import Failure, UsageError
 
 Side = Annotated[int, Field(ge=1)]
@@ -137,13 +137,11 @@ def _loaded(
     signatures, layout = find(name, folder, tuple(canvases))
     users = _users(name, signatures, only_users)
     chosen = first_of_each([signature for signature in signatures if signature.user in users])
-    images = [
-        preprocess(read_page(signature.path), size, canvas or canvases[layout])
-        for signature in chosen
-    ]
+    scan = Scan(size, canvas or canvases[layout])
+    images = [scan.read(signature.path) for signature in chosen]
     numbers = np.array([users[signature.user] for signature in chosen])
     truths = np.array([signature.genuine for signature in chosen])
-    return signature_dataset(name, np.stack(images), numbers, truths)
+    return signature_dataset(name, np.stack(images), numbers, truths, scan)
 
 
 def _users(name: str, signatures: Sequence[Signature], only: Users | Empty) -> dict[str, int]:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from consort.data.dataset import Dataset
 from consort.data.signatures.dataset import signature_dataset
+from consort.data.signatures.scan import Scan
 from consort.data.synthetic.autograph import autograph
 from consort.data.synthetic.strokes import Line, Strokes, Values, unsteady, written
 from consort.randomness import derive
@@ -36,7 +37,8 @@ def synthetic_signatures(
     truths = np.tile(np.arange(genuine + forged) < genuine, users)
     images = [image for _ in range(users) for image in _collected(rng, genuine, forged, size)]
     numbers = np.repeat(np.arange(users), genuine + forged)
-    return signature_dataset("synthetic_signatures", np.stack(images), numbers, truths)
+    scan = Scan(size, cleaned=False)
+    return signature_dataset("synthetic_signatures", np.stack(images), numbers, truths, scan)
 
 
 def _collected(

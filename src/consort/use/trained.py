@@ -1,0 +1,75 @@
+"""The model that a run would score for one of its clients, whatever its algorithm is."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from consort.algorithm import Clients
+from consort.assembly import read_description, resume_run
+from consort.checkpoint import StateStore
+from consort.data.examples import Splits
+from consort.engines.embedded import Embedded
+from consort.engines.host import ClientHost
+from consort.engines.wrappers import Policed
+from consort.errors import Failure, UsageError
+from consort.messages import Payload
+from consort.models.multitask import MultiTaskModel
+from consort.registry import did_you_mean
+from consort.run import Run
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A client's model after the last finished round, and the data it belongs to."""
+
+    client: str
+    model: MultiTaskModel
+    scores: Payload
+    """As the run measured them."""
+    data: Splits
+    round: int
+    about: dict[str, Any]
+    """What the run's `run.json` says."""
+
+
+def trained_model(folder: Path, client: str) -> Trained:
+    """Asks the client to score its models, and keeps the one that its algorithm reports."""
+    about = read_description(folder)
+    if client not in about["clients"]:
+        raise UsageError(f"{folder} has no client {did_you_mean(client, about['clients'])}")
+    if "scan" not in about["clients"][client]:
+        raise Failure(f"{folder} comes from an older version of Consort: start the run again")
+    run = resume_run(folder)
+    saved = run.saved()
+    if saved is None:
+        raise Failure(f"{folder}: no round is finished yet; go on with `consort resume {folder}`")
+    model, scores = _reported(run, client, saved)
+    return Trained(client, model, scores, run.federation.data(client), saved["round"], about)
+
+
+def _reported(run: Run, client: str, saved: dict[str, Any]) -> tuple[MultiTaskModel, Payload]:
+    run.federation.compute.apply()
+    seen: list[tuple[MultiTaskModel, Payload]] = []
+    host = ClientHost(
+        run.federation,
+        run.algorithm,
+        run.seed,
+        run.schedule.rounds,
+        StateStore(run.folder and run.folder / "clients"),
+        witness=lambda model, scores: seen.append((copy.deepcopy(model), scores)),
+    )
+    clients = Clients(
+        ids=(client,),
+        round=saved["round"],
+        rounds=run.schedule.rounds,
+        seed=run.seed,
+        engine=Policed(Embedded(host), "stop", 0, lambda _: None),
+        population=len(run.federation.client_ids),
+        evaluation=True,
+    )
+    answer = run.algorithm.evaluate(saved["server"], clients)[client]
+    reported = answer[run.algorithm.reports]
+    return next((model, scores) for model, scores in seen if scores is reported)

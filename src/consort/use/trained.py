@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from consort.algorithm import Clients
 from consort.assembly import read_description, resume_run
@@ -27,8 +27,6 @@ class Trained:
 
     client: str
     model: MultiTaskModel
-    scores: Payload
-    """As the run measured them."""
     data: Splits
     round: int
     about: dict[str, Any]
@@ -36,21 +34,32 @@ class Trained:
 
 
 def trained_model(folder: Path, client: str) -> Trained:
-    """Asks the client to score its models, and keeps the one that its algorithm reports."""
+    """The model of a client of the run in a folder."""
     about = read_description(folder)
     if client not in about["clients"]:
         raise UsageError(f"{folder} has no client {did_you_mean(client, about['clients'])}")
     if "scan" not in about["clients"][client]:
         raise Failure(f"{folder} comes from an older version of Consort: start the run again")
     run = resume_run(folder)
+    found = reported_model(run, client)
+    if found is None:
+        raise Failure(f"{folder}: no round is finished yet; go on with `consort resume {folder}`")
+    return Trained(client, found.model, run.federation.data(client), found.round, about)
+
+
+class Reported(NamedTuple):
+    """A model as it was when it was scored, with its scores."""
+
+    model: MultiTaskModel
+    scores: Payload
+    round: int
+
+
+def reported_model(run: Run, client: str) -> Reported | None:
+    """Asks a client to score its models, and keeps the one that the run's algorithm reports."""
     saved = run.saved()
     if saved is None:
-        raise Failure(f"{folder}: no round is finished yet; go on with `consort resume {folder}`")
-    model, scores = _reported(run, client, saved)
-    return Trained(client, model, scores, run.federation.data(client), saved["round"], about)
-
-
-def _reported(run: Run, client: str, saved: dict[str, Any]) -> tuple[MultiTaskModel, Payload]:
+        return None
     run.federation.compute.apply()
     seen: list[tuple[MultiTaskModel, Payload]] = []
     host = ClientHost(
@@ -72,4 +81,4 @@ def _reported(run: Run, client: str, saved: dict[str, Any]) -> tuple[MultiTaskMo
     )
     answer = run.algorithm.evaluate(saved["server"], clients)[client]
     reported = answer[run.algorithm.reports]
-    return next((model, scores) for model, scores in seen if scores is reported)
+    return next(Reported(*found, saved["round"]) for found in seen if found[1] is reported)

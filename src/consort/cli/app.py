@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from consort.cli.demo import demo
 from consort.cli.options import (
     Address,
     Changes,
@@ -64,13 +65,7 @@ def consort(
         typer.echo(context.get_help())
 
 
-@app.command()
-def demo(out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False) -> None:
-    """Train a federation of unlike clients on generated data; a few minutes on two cores."""
-    from consort.shipped import shipped_recipes
-
-    recipe = str(shipped_recipes()["demo"])  # whatever else may be called demo in this folder
-    compare(recipe, out=out, workers=workers, quiet=quiet, json=json)
+app.command()(demo)
 
 
 @app.command()

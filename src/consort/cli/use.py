@@ -74,8 +74,8 @@ def enroll(
     elif not quiet:
         typer.echo(f"{out}: {user}, {len(pictures)} references, threshold {terms.threshold:.4f}")
         typer.echo(
-            f"of users it knows, on validation data, the client so accepts {terms.far:.1%} of the forgeries and "
-            f"rejects {terms.frr:.1%} of the genuine signatures"
+            f"on validation data of users it knows, the client so accepts {terms.far:.1%} of the "
+            f"forgeries and rejects {terms.frr:.1%} of the genuine signatures"
         )
 
 

@@ -1,0 +1,71 @@
+"""Pictures of one user's signatures, to try a trained model with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from consort.assembly import assemble
+from consort.data.examples import Examples, Splits
+from consort.data.signatures.preprocess import PAPER
+from consort.recipe import Recipe
+from consort.tasks.signature import claimed_user
+
+_MOST = 5
+"""Pictures of a kind."""
+
+
+class Samples(NamedTuple):
+    """Where the pictures are, whose they are, and which client knows that user."""
+
+    folder: Path
+    client: str
+    user: int
+
+
+def leave_samples(recipe: Recipe, seed: int, folder: Path) -> Samples:
+    """References a client trains with, and genuine and forged signatures of its test data.
+
+    The client and the user are those with the most of what there is least of.
+    """
+    federation = assemble(recipe, seed, None).federation
+    known = {
+        (client, user): _pictures(federation.data(client), user)
+        for client in federation.client_ids
+        for user in _users(federation.data(client).train)
+    }
+    client, user = max(known, key=lambda who: min(len(found) for found in known[who].values()))
+    for kind, images in known[client, user].items():
+        for number, image in enumerate(images[:_MOST], start=1):
+            _draw(image, folder / f"{kind}-{number}.png")
+    return Samples(folder, client, user)
+
+
+def _users(examples: Examples) -> list[int]:
+    users: list[int] = claimed_user(examples.targets["identify"]).unique().tolist()
+    return users
+
+
+def _pictures(data: Splits, user: int) -> dict[str, Tensor]:
+    return {
+        "reference": _signatures(data.train, user, True),
+        "genuine": _signatures(data.test, user, True),
+        "forged": _signatures(data.test, user, False),
+    }
+
+
+def _signatures(examples: Examples, user: int, genuine: bool) -> Tensor:
+    chosen = claimed_user(examples.targets["identify"]) == user
+    return examples.inputs[chosen & (examples.targets["detect"].bool() == genuine)]
+
+
+def _draw(image: Tensor, path: Path) -> None:
+    """Dark ink on white paper."""
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page = (PAPER * (1 - image[0])).round().to(torch.uint8)
+    Image.fromarray(page.contiguous().numpy()).save(path)

@@ -1,0 +1,106 @@
+"""A trained model in use, from the command line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.unit.cli.command import consort
+from tests.unit.use.signed import signed_recipe, signed_run
+
+from consort.cli import demo
+from consort.use.samples import leave_samples
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run, pictures of one of its users, and that user's template."""
+    folder = tmp_path_factory.mktemp("trained")
+    run = signed_run(folder)
+    samples = leave_samples(signed_recipe(folder), 0, folder / "signatures")
+    pictures = sorted((folder / "signatures").glob("reference-*.png"))
+    found = consort(
+        "enroll", run, "--client", samples.client, "--user", "Ada", "--references", *pictures,
+        "--out", folder / "ada.template",
+    )  # fmt: skip
+    assert found.code == 0, found.err
+    assert f"ada.template: Ada, {len(pictures)} references, threshold 0." in found.out
+    assert "% of the forgeries and rejects" in found.out
+    return folder
+
+
+def test_export_says_how_near_it_comes(trained: Path):
+    arguments = ("export", trained / "run", "--client", "client-0", "--out", trained / "model.pt")
+    found = consort(*arguments)
+    assert (found.code, found.err) == (0, "")
+    assert "model.pt: mlp(hidden=(12,)" in found.out
+    assert "largest difference to the model in the run: 0.0e+00 (11 examples)" in found.out
+    data = json.loads(consort(*arguments, "--json").out)
+    assert data["outputs"] == ["features", "identify", "detect"]
+    assert data["largest_difference"] == 0
+    assert consort(*arguments, "--quiet").out == ""
+
+
+def test_the_exit_code_is_the_decision(trained: Path):
+    template, reference = trained / "ada.template", trained / "signatures" / "reference-1.png"
+    found = consort("verify", template, reference)
+    assert found.code == 0
+    assert found.out.startswith(f"accepted: {reference} as Ada, score 1.0000, threshold 0.")
+    Image.linear_gradient("L").save(trained / "gradient.png")
+    found = consort("verify", template, trained / "gradient.png", "--json")
+    assert found.code == 1
+    data = json.loads(found.out)
+    assert data["accepted"] is False
+    assert data["score"] < data["threshold"]
+    assert consort("verify", template, reference, "--quiet").out == ""
+
+
+def test_what_cannot_be_decided_is_no_rejection(trained: Path):
+    template, reference = trained / "ada.template", trained / "signatures" / "reference-1.png"
+    Image.new("L", (50, 50), 255).save(trained / "empty.png")
+    for arguments, complaint in (
+        ((template, trained / "nothing.png"), "nothing.png does not exist"),
+        ((template, trained / "empty.png"), "empty.png shows no signature"),
+        ((template, template), "ada.template cannot be read as a picture"),
+        ((reference, reference), "reference-1.png is no template"),
+        ((template, reference, "--model", trained / "gone.pt"), "its model is not at"),
+    ):
+        found = consort("verify", *arguments)
+        assert found.code == 2
+        assert complaint in found.error
+    assert consort("verify", template).code == 2
+
+
+def test_references_may_stand_alone_or_behind_their_option(trained: Path):
+    pictures = sorted((trained / "signatures").glob("reference-*.png"))
+    model = next((trained / "run" / "models").iterdir())
+    common = ("enroll", model, "--user", "Ada", "--out", trained / "other.template", "--json")
+    one = json.loads(consort(*common, *pictures).out)
+    other = json.loads(consort(*common, "--references", *pictures).out)
+    each = [word for picture in pictures for word in ("--references", picture)]
+    assert one == other == json.loads(consort(*common, *each).out)
+    assert "give 1 to 12 references, not 0" in consort(*common).error
+    strict = json.loads(consort(*common, *pictures, "--far", "0").out)
+    assert strict["far"] == 0
+    assert strict["threshold"] >= one["threshold"]
+
+
+def test_what_the_demo_advises_works_as_printed(trained: Path, tmp_path: Path):
+    samples = leave_samples(signed_recipe(tmp_path), 0, tmp_path / "signatures")
+    advice = demo.advice(samples, trained / "run", tmp_path / "user.template")
+    commands = [shlex.split(line) for line in advice.splitlines() if line.startswith("consort ")]
+    assert [words[1] for words in commands] == ["enroll", "verify", "verify"]
+    for words in commands:
+        folder = tmp_path / "signatures"
+        expanded = [
+            path
+            for word in words[1:]
+            for path in (sorted(folder.glob(Path(word).name)) if "*" in word else [word])
+        ]
+        found = consort(*expanded)
+        assert found.code in (0, 1), found.err
+        assert found.err == ""
+    assert found.out.startswith(("accepted: ", "rejected: "))

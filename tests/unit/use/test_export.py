@@ -1,0 +1,103 @@
+"""What is written computes what the run's model computes, and says what it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.cli.command import write_recipe
+
+from consort.assembly import prepare_run
+from consort.data.signatures.scan import Scan
+from consort.errors import Failure, Refused, UsageError
+from consort.recipe import load_recipe
+from consort.use import export as exporting
+from consort.use.export import export
+from consort.use.facts import Facts
+from consort.use.formats import Usable, read_model
+from consort.use.trained import trained_model
+
+
+@pytest.mark.parametrize(("client", "suffix"), [("client-0", "pt"), ("client-1", "onnx")])
+def test_a_file_computes_the_same_for_batches_of_any_size(run, client, suffix, tmp_path):
+    path = tmp_path / "new" / f"model.{suffix}"
+    exported = export(run, client, path)
+    assert exported.difference < 1e-5
+    trained = trained_model(run, client)
+    assert exported.examples == len(trained.data.test)
+    facts, apply = read_model(path)
+    assert facts == exported.facts
+    for inputs in (trained.data.train.inputs, trained.data.test.inputs[:1]):
+        with torch.inference_mode():
+            found, expected = apply(inputs), trained.model.eval()(inputs)
+            features = trained.model.encoder(inputs)
+        for one, other in zip(found, (features, *expected.values()), strict=True):
+            assert (one - other).abs().max() < 1e-5
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_the_facts_say_what_goes_in_and_what_comes_out(run, tmp_path):
+    facts = export(run, "client-1", tmp_path / "model.pt").facts
+    assert (facts.client, facts.algorithm, facts.seed, facts.round) == (
+        "client-1", "local_only", 0, 2,
+    )  # fmt: skip
+    assert facts.data == "synthetic_signatures"
+    assert facts.shape == (1, 32, 48)
+    assert facts.outputs == ("features", "identify", "detect")
+    assert facts.scan == Scan((32, 48), cleaned=False)
+    assert Facts.of_json(facts.to_json()) == facts
+    scanned = replace(facts, scan=Scan((8, 9), (10, 11)))
+    assert Facts.of_json(scanned.to_json()) == scanned
+    with pytest.raises(Refused):
+        Facts.of_json(json.dumps({"client": "me"}))
+
+
+def test_any_model_can_be_exported(tmp_path):
+    recipe = load_recipe(write_recipe(tmp_path))
+    prepare_run(recipe, "fedavg", 0, tmp_path / "run").go()
+    facts = export(tmp_path / "run", "client-2", tmp_path / "model.pt").facts
+    assert (facts.outputs, facts.scan, facts.calibration) == (("features", "classify"), None, None)
+
+
+def test_a_file_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch):
+    def off_by_a_little(path):
+        facts, apply = read_model(path)
+        return Usable(facts, lambda inputs: tuple(one + 2e-4 for one in apply(inputs)))
+
+    monkeypatch.setattr(exporting, "read_model", off_by_a_little)
+    with pytest.raises(Failure, match=r"was not written: .* by 0\.0002, more than 0\.0001"):
+        export(run, "client-0", tmp_path / "model.pt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported(run, tmp_path):
+    with pytest.raises(UsageError, match=r"ends in \.pt \(TorchScript\) or \.onnx"):
+        export(run, "client-0", tmp_path / "model.pkl")
+    with pytest.raises(UsageError, match="no client 'client-7': did you mean 'client-"):
+        export(run, "client-7", tmp_path / "model.pt")
+    with pytest.raises(UsageError, match="holds no run"):
+        export(tmp_path, "client-0", tmp_path / "model.pt")
+    begun = tmp_path / "begun"
+    shutil.copytree(run, begun, ignore=shutil.ignore_patterns("*.ckpt"))
+    with pytest.raises(Failure, match="no round is finished yet"):
+        export(begun, "client-0", tmp_path / "model.pt")
+
+
+def test_a_file_that_is_no_model(tmp_path):
+    for name in ("model.pt", "model.onnx"):
+        with pytest.raises(UsageError, match="there is no file"):
+            read_model(tmp_path / name)
+        (tmp_path / name).write_bytes(b"not a model")
+        with pytest.raises(UsageError, match=f"{name} cannot be read as a model"):
+            read_model(tmp_path / name)
+
+
+def test_a_model_from_elsewhere_says_nothing_about_itself(tmp_path):
+    path = tmp_path / "model.pt"
+    with pytest.warns(DeprecationWarning, match="torch.jit"):
+        torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), str(path))
+    with pytest.raises(UsageError, match="what it says about itself cannot be read"):
+        read_model(path)

@@ -1,0 +1,165 @@
+"""A person is enrolled by a few pictures and recognised by another, or an error says why not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from consort.data.signatures.dataset import ink
+from consort.data.signatures.scan import Scan
+from consort.errors import ConsortError, UsageError
+from consort.use.calibration import threshold
+from consort.use.export import export
+from consort.use.formats import read_model
+from consort.use.persons import enroll, verify
+from consort.use.template import Template
+from consort.use.trained import trained_model
+
+
+@pytest.fixture(scope="module")
+def references(samples):
+    return sorted(samples.folder.glob("reference-*.png"))
+
+
+@pytest.fixture
+def template(run, samples, references, tmp_path):
+    path = tmp_path / "templates" / "user.template"
+    enroll(run, samples.client, "Ada", references, path)
+    return path
+
+
+def test_a_template_holds_the_features_of_the_references_as_the_run_sees_them(
+    template, run, samples
+):
+    trained = trained_model(run, samples.client)
+    kept = Template.load(template)
+    chosen = trained.data.train.targets["identify"] == samples.user
+    with torch.inference_mode():
+        expected = trained.model.eval().encoder(trained.data.train.inputs[chosen])
+    np.testing.assert_allclose(kept.references, expected[: len(kept.references)], atol=1e-5)
+    lowest, errors = threshold(
+        read_model(template.parent / kept.terms.model).facts.calibration, len(kept.references), None
+    )
+    assert (kept.terms.user, kept.terms.threshold) == ("Ada", lowest)
+    assert (kept.terms.far, kept.terms.frr) == (errors.far, errors.frr)
+
+
+def test_a_reference_is_recognised_and_another_drawing_is_not(template, references, tmp_path):
+    decision = verify(template, references[0])
+    assert decision.accepted
+    assert decision.score == pytest.approx(1)
+    page = np.full((32, 48), 255, np.uint8)
+    page[:4, :4] = 0
+    Image.fromarray(page).save(tmp_path / "corner.png")
+    assert not verify(template, tmp_path / "corner.png").accepted
+
+
+def test_a_lower_far_asks_for_more_likeness(run, samples, references, tmp_path):
+    thresholds = [
+        enroll(run, samples.client, "Ada", references, tmp_path / "t", far).terms.threshold
+        for far in (1, 0.5, 0.1, 0)
+    ]
+    assert thresholds == sorted(thresholds)
+    assert thresholds[0] < thresholds[-1]
+
+
+def test_an_exported_file_serves_as_well_as_the_run(run, samples, references, template, tmp_path):
+    export(run, samples.client, tmp_path / "model.pt")
+    enroll(tmp_path / "model.pt", None, "Ada", references, tmp_path / "other.template")
+    one, other = (Template.load(path) for path in (template, tmp_path / "other.template"))
+    assert (one.references == other.references).all()
+    assert one.terms.threshold == other.terms.threshold
+    with pytest.raises(UsageError, match=f"is the model of {samples.client}, not of nobody"):
+        enroll(tmp_path / "model.pt", "nobody", "Ada", references, tmp_path / "x")
+
+
+def test_model_and_template_can_be_moved_together_or_apart(run, samples, references, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    export(run, samples.client, here / "model.pt")
+    enroll(here / "model.pt", None, "Ada", references, here / "ada.template")
+    score = verify(here / "ada.template", references[0]).score
+    here.rename(there)
+    assert verify(there / "ada.template", references[0]).score == score
+    (there / "model.pt").rename(tmp_path / "elsewhere.pt")
+    with pytest.raises(UsageError, match=r"model is not at .*model\.pt: say where with --model"):
+        verify(there / "ada.template", references[0])
+    moved = verify(there / "ada.template", references[0], tmp_path / "elsewhere.pt")
+    assert moved.score == score
+    export(run, "client-1" if samples.client == "client-0" else "client-0", there / "model.pt")
+    with pytest.raises(UsageError, match="was made with another model than"):
+        verify(there / "ada.template", references[0])
+
+
+@pytest.mark.parametrize("count", [0, 13])
+def test_too_few_or_too_many_references(run, samples, references, count, tmp_path):
+    with pytest.raises(UsageError, match=f"give 1 to 12 references, not {count}"):
+        enroll(run, samples.client, "Ada", references[:1] * count, tmp_path / "t")
+
+
+def test_whose_model_it_is_must_be_said(run, references, tmp_path):
+    with pytest.raises(UsageError, match=r"--client '': did you mean .*client-0, client-1"):
+        enroll(run, None, "Ada", references, tmp_path / "t")
+
+
+def test_a_model_of_something_else_knows_no_signatures(run, references, tmp_path, monkeypatch):
+    monkeypatch.setattr("consort.use.export.calibrated", lambda *_: None)
+    about = json.loads((run / "run.json").read_text())
+    for client in about["clients"].values():
+        client["scan"] = None
+    other = tmp_path / "other"
+    shutil.copytree(run, other, ignore=shutil.ignore_patterns("models"))
+    (other / "run.json").write_text(json.dumps(about))
+    with pytest.raises(UsageError, match="is no model of signatures: it was trained on synth"):
+        enroll(other, "client-0", "Ada", references, tmp_path / "t")
+
+
+def test_pictures_that_show_nothing_or_cannot_be_read(template, tmp_path):
+    white, pixel, text = (tmp_path / name for name in ("white.png", "pixel.png", "text.png"))
+    Image.new("L", (60, 40), 255).save(white)
+    Image.new("RGB", (1, 1), "white").save(pixel)
+    text.write_text("no picture")
+    for path, complaint in (
+        (white, "shows no signature: the page is empty"),
+        (pixel, "shows no signature: the page is empty"),
+        (text, "cannot be read as a picture"),
+        (tmp_path / "missing.png", "does not exist"),
+    ):
+        with pytest.raises(ConsortError, match=f"{path.name} {complaint}"):
+            verify(template, path)
+
+
+def test_a_huge_picture_is_refused(template, tmp_path):
+    Image.new("1", (9000, 9000)).save(tmp_path / "huge.png")
+    with pytest.raises(ConsortError, match=r"huge\.png has more than \d+ pixels: scale it down"):
+        verify(template, tmp_path / "huge.png")
+
+
+def test_colour_and_transparency_make_no_difference(template, references, tmp_path):
+    grey = Image.open(references[0])
+    expected = verify(template, references[0]).score
+    for mode in ("RGB", "RGBA"):
+        grey.convert(mode).save(tmp_path / f"{mode}.png")
+        assert verify(template, tmp_path / f"{mode}.png").score == expected
+
+
+def test_a_picture_that_was_drawn_is_read_as_it_was(run, samples):
+    trained = trained_model(run, samples.client)
+    chosen = trained.data.train.targets["identify"] == samples.user
+    image = Scan((32, 48), cleaned=False).read(samples.folder / "reference-1.png")
+    again = ink(torch.from_numpy(image[None].copy()))
+    torch.testing.assert_close(again, trained.data.train.inputs[chosen][0], atol=1e-6, rtol=0)
+
+
+def test_a_file_that_is_no_template(template, references):
+    for content in (b"", b"nonsense", template.read_bytes()[:-5]):
+        template.write_bytes(content)
+        with pytest.raises(UsageError, match="is no template: make one with `consort enroll`"):
+            verify(template, references[0])
+    template.unlink()
+    with pytest.raises(UsageError, match="there is no file"):
+        verify(template, references[0])

@@ -10,7 +10,7 @@ import runpy
 import sys
 import tomllib
 import typing
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,7 @@ from consort.compute import Compute
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
 from consort.data.registry import DATASETS
+from consort.data.signatures.scan import Scan
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.scripted import Scripted
@@ -52,6 +53,8 @@ from consort.registry import load_object
 from consort.results import Result
 from consort.run import Run, Schedule
 from consort.shipped import find_recipe
+from consort.use.facts import Facts
+from consort.use.samples import leave_samples
 
 COMMANDS = typer.main.get_command(app).commands
 DOCTESTED = [
@@ -185,7 +188,7 @@ def test_readme_shows_the_table_of_the_demonstration():
     recipe = load_recipe(find_recipe("demo"))
     assert recipe.title in shown
     lines = [line for line in shown.splitlines() if line.startswith("│")]
-    assert [line.split()[1] for line in lines] == list(recipe.algorithms)
+    assert list(dict.fromkeys(line.split()[1] for line in lines)) == list(recipe.algorithms)
 
 
 def test_fedavg_in_the_readme_is_fedavg(desk):
@@ -274,6 +277,34 @@ def test_the_example_of_an_engine_gives_the_same_bits(desk):
             server = algorithm.round(server, clients)
         servers.append(server)
     assert_same(servers[1], servers[0])
+
+
+def test_the_example_of_using_a_model_works(desk, capsys):
+    use = page("use-a-model.md")
+    use.lay_out(desk)
+    samples = leave_samples(load_recipe(Path("counters.toml")), 0, desk)
+    for name, sample in (("ada-1", "reference-1"), ("ada-2", "reference-2"),
+                         ("ada-3", "reference-3"), ("cheque", "genuine-1")):  # fmt: skip
+        (samples.folder / f"{sample}.png").rename(f"{name}.png")
+    perform(use)
+    printed = capsys.readouterr().out
+    assert "largest difference to the model in the run: " in printed
+    assert printed.splitlines()[-1].startswith(("accepted: cheque.png", "rejected: cheque.png"))
+    ((program, output),) = (
+        (one.text, other.text)
+        for one, other in pairwise(use.blocks)
+        if (one.language, other.title) == ("python", "output")
+    )
+    exec(program, {})
+    assert capsys.readouterr().out == output
+
+
+def test_what_a_models_file_says_is_explained_in_full():
+    (table,) = tables(page("use-a-model.md").section("Export"))
+    named = [name for cells in table for name in quoted(cells[0])]
+    assert sorted(named) == sorted(defaults_of(Facts))
+    for field in dataclasses.fields(Scan):
+        assert f"`{field.name}`" in page("use-a-model.md").section("Export")
 
 
 def test_the_hooks_of_local_training_are_all_there():

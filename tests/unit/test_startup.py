@@ -26,6 +26,7 @@ def shown(*arguments: str) -> str:
     (["--help"], "compare"),
     (["--version"], "0."),
     (["run", "--help"], "--workers"),
+    (["verify", "--help"], "TEMPLATE"),
     (["list", "algorithms"], "scaffold"),
     (["list", "models"], "textcnn"),
     (["list", "datasets"], "femnist"),

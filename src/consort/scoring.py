@@ -10,7 +10,7 @@ from torch import nn
 from consort.data.examples import Examples, Splits
 from consort.messages import Payload
 from consort.models.multitask import MultiTaskModel
-from consort.tasks import Task
+from consort.tasks import Calibrated, Meter, Task
 
 BATCH = 200  # larger batches leave the cache and are slower
 
@@ -21,24 +21,34 @@ def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Pay
         recompute_statistics(model, data.train)
     model.eval()
     splits = {"validation": data.validation, "test": data.test}
+    read = {name: metered(model, tasks, part) for name, part in splits.items() if len(part)}
+    for name, meter in read.get("test", {}).items():
+        if "validation" in read and isinstance(meter, Calibrated):
+            meter.calibrate(read["validation"][name])
     return {
-        name: {"n": len(examples), "tasks": measure(model, tasks, examples)}
-        for name, examples in splits.items()
-        if len(examples)
+        name: {"n": len(splits[name]), "tasks": {t: meter.compute() for t, meter in meters.items()}}
+        for name, meters in read.items()
     }
 
 
-@torch.inference_mode()
 def measure(
     model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
 ) -> dict[str, dict[str, float]]:
     """Every metric of every task, in the mode (training or evaluation) the model is in."""
+    return {name: meter.compute() for name, meter in metered(model, tasks, examples).items()}
+
+
+@torch.inference_mode()
+def metered(
+    model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
+) -> dict[str, Meter]:
+    """A meter for every task that has seen all examples."""
     meters = {name: task.meter() for name, task in tasks.items()}
     for batch in examples.batches(BATCH):
         outputs = model(batch.inputs, tasks)
         for name, meter in meters.items():
             meter.update(outputs[name], batch.targets[name])
-    return {name: meter.compute() for name, meter in meters.items()}
+    return meters
 
 
 @torch.inference_mode()

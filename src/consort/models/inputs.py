@@ -23,6 +23,13 @@ def image_shape(example: Tensor) -> tuple[int, int, int]:
     return channels, height, width
 
 
+def pair_shape(example: Tensor) -> tuple[int, int, int]:
+    """Channels, height and width of each image of a pair."""
+    if example.ndim != 4 or len(example) != 2 or not example.is_floating_point():
+        raise UsageError("it needs pairs of floating-point images, 2 x channels x height x width")
+    return image_shape(example[0])
+
+
 def token_count(example: Tensor) -> int:
     """How many tokens a text has, padding included."""
     if example.ndim != 1 or example.dtype not in (torch.int32, torch.int64):

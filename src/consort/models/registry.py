@@ -24,6 +24,7 @@ ENCODERS = {
     "mlp": "consort.models.mlp:Mlp",
     "octconvnet": "consort.models.octconv:OctConvNet",
     "resnet": "consort.models.resnet:ResNet",
+    "siamese": "consort.models.siamese:Siamese",
     "signet": "consort.models.signet:SigNet",
     "signet_s": "consort.models.signet:SigNetS",
     "textcnn": "consort.models.textcnn:TextCnn",

@@ -20,6 +20,15 @@ class Meter(Protocol):
 
 
 @runtime_checkable
+class Calibrated(Meter, Protocol):
+    """A meter of test data that takes something, such as a threshold, from validation data."""
+
+    def calibrate(self, validation: Meter) -> None:
+        """Called before `compute`, with the meter of the validation data."""
+        ...
+
+
+@runtime_checkable
 class Task(Protocol):
     """One thing a client learns.
 

@@ -25,6 +25,11 @@ TWINS = {
     "cedar": "synthetic_signatures",
     "gpds": "synthetic_signatures",
     "signature_folder": "synthetic_signatures",
+    "casia_fingerprint": "synthetic_fingerprints",
+    "fvc2002": "synthetic_fingerprints",
+    "fvc2004": "synthetic_fingerprints",
+    "nist_sd10": "synthetic_fingerprints",
+    "socofing": "synthetic_fingerprints",
 }
 LAYOUTS = {
     "chest_xray": r"COVID-19_Radiography_Dataset/<class>/images/\*\.png or medical/covid_radio",
@@ -40,6 +45,11 @@ LAYOUTS = {
     "cedar": r"signatures/full_\{org,forg\}/\{original,forgeries\}_<user>_<number>\.png or signat",
     "gpds": r"GPDSS10000/<user>/\{c,cf\}-<user>-<number>\.jpg",
     "signature_folder": r"signatures/<user>/\{genuine,forged\}/\*\.png or signatures/\{Gen",
+    "casia_fingerprint": r"CASIA-FingerprintV5\(BMP\)/<person>/<L\|R>/<person>_<L\|R><finger>_",
+    "fvc2002": r"FVC2002/DB<sensor>_<A\|B>/<finger>_<impression>\.tif or fingerprints/fvc2002",
+    "fvc2004": r"FVC2004/DB<sensor>_<A\|B>/<finger>_<impression>\.tif or fingerprints/fvc2004",
+    "nist_sd10": r"NIST_SD10/f<number>\.png or sd10/f<number>\.png",
+    "socofing": r"SOCOFing/Real/<person>__<M\|F>_<hand>_<finger>_finger\.BMP or fingerprints",
 }
 
 

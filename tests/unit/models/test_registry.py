@@ -23,6 +23,7 @@ SMALL = {
     "mlp": ({"hidden": [8]}, IMAGE),
     "octconvnet": (THIN, IMAGE),
     "resnet": ({"depths": [1, 1], "widths": [4, 8]}, IMAGE),
+    "siamese": ({"scale": 0.125}, IMAGE.expand(2, 3, 32, 32)),
     "signet": ({**THIN, "stride": 1}, IMAGE),
     "signet_s": ({**THIN, "stride": 1}, IMAGE),
     "textcnn": ({"vocabulary": 50, "embedding": 8, "filters": 4, "dropout": 0}, TEXT),
@@ -73,7 +74,7 @@ def test_the_table_is_left_as_it_was():
     [
         (
             {"hidden": [3]},
-            "a model needs a name: one of cnn4, htcsignet, mlp, octconvnet, resnet, signet,",
+            "a model needs a name: one of cnn4, htcsignet, mlp, octconvnet, resnet, siamese,",
         ),
         ({"name": "cn4"}, "there is no model 'cn4': did you mean 'cnn4'"),
         ({"name": 3}, "there is no model '3'"),

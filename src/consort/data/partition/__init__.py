@@ -17,6 +17,7 @@ from consort.data.partition.quantity import quantity
 from consort.data.partition.saved import fingerprint, load_partition, save_partition
 from consort.data.partition.share import Share, divide
 from consort.data.partition.task import task
+from consort.data.partition.units import all_of_units, one_per_unit
 from consort.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ __all__ = ["Cut", "Share", "fingerprint", "load_partition", "partition", "save_p
 
 def partition(dataset: Dataset, clients: int, cut: Cut, seed: int) -> list[Share]:
     """Who holds what: the same for the same seed, on every machine."""
+    if dataset.units is not None:
+        whole = partition(one_per_unit(dataset, dataset.units), clients, cut, seed)
+        return [all_of_units(share, dataset.units) for share in whole]
     from consort.randomness import derive
 
     rng = np.random.default_rng(derive(seed, "partition"))

@@ -1,0 +1,1 @@
+"""Fingerprints: reading, scaling and pairing them."""

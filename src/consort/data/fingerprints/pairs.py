@@ -1,0 +1,40 @@
+"""Which two pictures of a finger make a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from consort.data.fingerprints.dataset import Images, Numbers
+from consort.data.fingerprints.views import second_views
+from consort.errors import UsageError
+
+Pairing = Literal["impressions", "augmented"]
+"""Two real impressions (the honest protocol), or one and a varied copy of it (the paper's)."""
+
+
+def paired(
+    name: str, images: Images, fingers: Numbers, pairing: Pairing, most: int, seed: int
+) -> tuple[Images, Numbers]:
+    """Pairs (N, 2, H, W) and the finger of each; at most so many of a finger, if not 0."""
+    groups = [np.flatnonzero(fingers == finger) for finger in np.unique(fingers)]
+    if pairing == "augmented":
+        first = np.repeat([group[0] for group in groups], most or 1)
+        return np.stack([images[first], second_views(images[first], seed)], axis=1), fingers[first]
+    rows = [pair for group in groups for pair in _spread(list(combinations(group, 2)), most)]
+    if not rows:
+        raise UsageError(
+            f'data set {name!r} has one impression of each finger: set pairs = "augmented"'
+        )
+    index = np.array(rows)
+    return images[index], fingers[index[:, 0]]
+
+
+def _spread(pairs: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """All pairs, or so many of them, taken evenly."""
+    if not most or len(pairs) <= most:
+        return list(pairs)
+    return [pairs[place * len(pairs) // most] for place in range(most)]

@@ -1,0 +1,43 @@
+"""A small convolutional network that sees both pictures of a pair, one after the other."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from pydantic import PositiveFloat
+from torch import Tensor, nn
+
+from consort.errors import UsageError
+from consort.models.inputs import pair_shape
+from consort.models.layers import convolution, thinned
+
+MAPS = (32, 64, 128, 256)
+SMALLEST_SIDE = 2 ** len(MAPS)
+
+
+class Siamese(nn.Module):
+    """Four 3x3 convolutions with BatchNorm and pooling for each of two pictures; `scale` thins.
+
+    Features are the mean of each map, of the first picture and then of the second.
+    """
+
+    measure = staticmethod(pair_shape)
+
+    def __init__(self, shape: tuple[int, int, int], scale: PositiveFloat = 1.0) -> None:
+        super().__init__()
+        channels, *sides = shape
+        if min(sides) < SMALLEST_SIDE:
+            raise UsageError(f"it needs images of at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels")
+        maps = [channels, *(thinned(full, scale) for full in MAPS)]
+        self.convolutions = nn.Sequential(
+            *(
+                nn.Sequential(convolution(*pair, 3, padding=1), nn.MaxPool2d(2))
+                for pair in pairwise(maps)
+            )
+        )
+        self.width = 2 * maps[-1]
+
+    def forward(self, pairs: Tensor) -> Tensor:
+        """The features of a batch of pairs."""
+        maps: Tensor = self.convolutions(pairs.flatten(0, 1))
+        return maps.mean((2, 3)).view(len(pairs), self.width)

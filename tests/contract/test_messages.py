@@ -98,6 +98,7 @@ def nothing(encoder, head, statistics, clients):
 
 
 FORMULAS = {
+    "affr": whole,
     "apfl": whole,
     "centralised": whole,
     "cfl": whole,
@@ -109,6 +110,7 @@ FORMULAS = {
     "fedavg_ft": whole,
     "fedbabu": encoder_alone,
     "feddbe": (model_and_mean_feature, whole),
+    "feddg_ga": whole,
     "fedfew": two_models,
     "fedfew_plus": (encoder_and_two_heads, whole),
     "fedgen": (head_generator_and_labels, head_and_labels),
@@ -126,6 +128,7 @@ FORMULAS = {
     "fml": whole,
     "ifca": (two_models, whole),
     "lg_fedavg": head_alone,
+    "local_everywhere": (nothing, whole),
     "local_only": nothing,
     "qfedavg": whole,
     "scaffold": model_and_control,

@@ -1,0 +1,71 @@
+"""Weights of clients that follow how much worse the global model is for each of them.
+
+A gap is positive where the global model is worse than the client's own. Weights are shares: they
+lie between 0 and 1, and what these functions return has the sum of what they were given, so that
+shares of absent clients need not be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+Denominator = Literal["absolute", "largest"]
+ALIKE = 1e-12
+"""Gaps that differ by less are equal, and equal gaps change nothing."""
+
+
+def decayed(step: float, round: int, rounds: int) -> float:
+    """The step after so many of all rounds: from `step` down to 0."""
+    return (1 - round / rounds) * step
+
+
+def gap_weights(
+    weights: Sequence[float],
+    gaps: Sequence[float],
+    step: float,
+    denominator: Denominator = "absolute",
+) -> list[float]:
+    """AFFR: w + step (G - μ) / max |G - μ|, where μ is the mean gap.
+
+    With the denominator `largest` it is max (G - μ), so that weights may fall by more than `step`.
+    """
+    deviations = _from_mean(gaps)
+    sizes = deviations if denominator == "largest" else list(map(abs, deviations))
+    return _moved(weights, deviations, step, max(sizes))
+
+
+def uncentred_gap_weights(
+    weights: Sequence[float], gaps: Sequence[float], step: float
+) -> list[float]:
+    """FedDG-GA, as its code has it: w + step G / max |G|."""
+    return _moved(weights, gaps, step, max(map(abs, gaps)))
+
+
+def printed_gap_weights(
+    weights: Sequence[float], gaps: Sequence[float], step: float
+) -> list[float]:
+    """AFFR's Equations 5 and 7 as printed: (w + step (μ - G)) / max (μ - G).
+
+    There a gap is the global accuracy minus the local one, and the fraction has both terms in
+    its numerator, so that its denominator cancels out as soon as weights are divided by their sum.
+    """
+    largest = max(-deviation for deviation in _from_mean(gaps))
+    return _moved(weights, [-deviation * largest for deviation in _from_mean(gaps)], step, largest)
+
+
+def _from_mean(gaps: Sequence[float]) -> list[float]:
+    mean = sum(gaps) / len(gaps)
+    return [gap - mean for gap in gaps]
+
+
+def _moved(
+    weights: Sequence[float], directions: Sequence[float], step: float, unit: float
+) -> list[float]:
+    """Weights after a step, cut to [0, 1] and scaled back to their sum; zeros, if none is left."""
+    if unit < ALIKE or step == 0:
+        return list(weights)
+    moved = [w + step * d / unit for w, d in zip(weights, directions, strict=True)]
+    cut = [min(max(weight, 0.0), 1.0) for weight in moved]
+    total = sum(cut)
+    return [weight * sum(weights) / total for weight in cut] if total else cut

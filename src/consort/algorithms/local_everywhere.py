@@ -1,0 +1,85 @@
+"""No federation: every client trains alone, and everyone's model is tested on everyone's data.
+
+Off the diagonal of the matrix it shows what a model is worth where it has never been.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.local import LocalTraining
+from consort.messages import Payload, Replies
+from consort.params import Params
+from consort.roster import Roster
+
+PERSONAL, MODEL_OF = "personal", "model of"
+MAPPED = ("accuracy", "eer")
+"""What the report draws as a map, where tasks have it."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The last model of every client that has trained."""
+
+    models: dict[str, Params]
+
+
+@dataclass(frozen=True)
+class LocalEverywhere(Algorithm[Server]):
+    """local_only, but models are sent, so that all clients can test all of them."""
+
+    reports: ClassVar[str] = PERSONAL
+
+    local: LocalTraining = LocalTraining()
+
+    def start(self, roster: Roster) -> Server:
+        """Everyone must be able to run everyone's model."""
+        roster.shared()
+        return Server({})
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody goes on training; the models are kept, not mixed."""
+        replies = clients.ask(self.train)
+        return Server(server.models | replies.each("model"))
+
+    @on_client
+    def train(self, client: Client) -> Payload:
+        """Local epochs from where this client stopped last time."""
+        client.recall("model")
+        self.local.run(client)
+        client.state["model"] = Params.of(client.model)
+        return {"model": client.state["model"]}
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """Every client's own model, and everybody else's, on every client's data."""
+        replies = clients.ask(self.test, models=server.models)
+        for metric in MAPPED:
+            for owner in server.models:
+                found = {c: _tested(scores, c, owner, metric) for c, scores in replies.items()}
+                known = {client: value for client, value in found.items() if value is not None}
+                clients.note(f"{metric}_elsewhere", known, part=f"{MODEL_OF} {owner}")
+        return replies
+
+    @on_client
+    def test(self, client: Client, models: dict[str, Params]) -> Payload:
+        """Scores of all models, the client's own last."""
+        client.recall("model")
+        own = Params.of(client.model)
+        scores = {}
+        for owner, model in models.items():
+            if owner != client.id:
+                model.load_into(client.model)
+                scores[f"{MODEL_OF} {owner}"] = client.score()
+        own.load_into(client.model)
+        return scores | {PERSONAL: client.score()}
+
+
+def _tested(scores: Payload, client: str, owner: str, metric: str) -> float | None:
+    """A metric of the owner's model on a client's test data, the mean over tasks that have it."""
+    found = scores[PERSONAL if owner == client else f"{MODEL_OF} {owner}"]
+    tasks = found.get("test", {"tasks": {}})["tasks"].values()
+    values = [metrics[metric] for metrics in tasks if metric in metrics]
+    return fmean(values) if values else None

@@ -21,6 +21,7 @@ from consort.errors import UsageError
 from consort.metrics.writer_dependent import WriterDependent
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
+from consort.privacy.obfuscation import FpDfsn
 from consort.registry import did_you_mean
 from consort.run import Schedule
 from consort.types import Count, CountOrNone
@@ -43,6 +44,8 @@ class Group:
     """Some of the data's tasks; all of them if empty."""
     classes: list[int] = field(default_factory=list)
     """Some of the data's classes, numbered anew from 0; all of them if empty."""
+    obfuscation: Table | list[Table] | None = None
+    """How the clients blur their images, or several ways that they take in turns."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -81,6 +84,7 @@ class Recipe:
     partition: Cut = field(default_factory=Cut)
     model: Table | list[Table] = field(default_factory=dict)
     batchnorm: BatchNormPolicy = "average"
+    obfuscation: Table | list[Table] | None = None
     run: Schedule = field(default_factory=Schedule)
     compute: Compute = field(default_factory=Compute)
     local: Table = field(default_factory=dict)
@@ -144,6 +148,7 @@ class Recipe:
                 data=group.data or self.data,
                 partition=group.partition or self.partition,
                 model=group.model or self.model,
+                obfuscation=self.obfuscation if group.obfuscation is None else group.obfuscation,
                 tasks=group.tasks,
                 classes=group.classes,
             )
@@ -154,6 +159,13 @@ class Recipe:
         """The checked models of a group, to be taken in turns."""
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
         return [ModelSpec.of(table) for table in tables or [{}]]
+
+    def obfuscations_of(self, group: Group) -> list[FpDfsn | None]:
+        """The checked obfuscations of a group, to be taken in turns; none, unless it has some."""
+        if not isinstance(group.obfuscation, list):
+            found = group.obfuscation
+            return [None if found is None else checked(FpDfsn, found, "obfuscation")]
+        return [checked(FpDfsn, table, "obfuscation") for table in group.obfuscation] or [None]
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """One of the recipe's algorithms with its checked options."""
@@ -234,6 +246,7 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         recipe: Recipe = checked(Recipe, table, "")
         for group in recipe.all_groups:
             recipe.models_of(group)
+            recipe.obfuscations_of(group)
         for name in recipe.algorithms:
             recipe.algorithm(name)
     except UsageError as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from consort.data.dataset import Dataset
+from consort.data.dataset import Dataset, as_is
 from consort.data.examples import Examples, Splits
 from consort.data.partition import Share, partition
 from consort.data.registry import load_dataset
@@ -34,6 +34,7 @@ class Seat:
     dataset: Dataset
     share: Share
     model: ModelSpec
+    obfuscate: Callable[[Tensor], Tensor] = as_is
 
     @property
     def tasks(self) -> dict[str, Task]:
@@ -58,7 +59,7 @@ class Seat:
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
         targets = {name: self._renumbered(target) for name, target in raw.targets.items()}
-        return Examples(self.dataset.prepare(raw.inputs), targets)
+        return Examples(self.obfuscate(self.dataset.prepare(raw.inputs)), targets)
 
     def _renumbered(self, target: Tensor) -> Tensor:
         if not self.group.classes:
@@ -96,12 +97,15 @@ def _seated(
     shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
     seats = {}
     for group in groups:
-        models = recipe.models_of(group)
+        models, ways = recipe.models_of(group), recipe.obfuscations_of(group)
         width = len(str(group.count - 1))
         for number in range(group.count):
             name = f"{group.name}-{number:0{width}d}"
             share = _limited(next(shares), group, dataset, name)
-            seats[name] = Seat(group, dataset, share, models[number % len(models)])
+            way = ways[number % len(ways)]
+            obfuscate = as_is if way is None else partial(way, seed=seed)
+            model = models[number % len(models)]
+            seats[name] = Seat(group, dataset, share, model, obfuscate)
     return seats
 
 

@@ -374,3 +374,60 @@ def test_the_same_data_cannot_be_cut_in_two_ways():
     ]
     with pytest.raises(UsageError, match="groups a and b cut the same data in different ways"):
         assemble(recipe(*groups), 0, None)
+
+
+# Obfuscation
+
+FINGERS = {
+    "clients": 3,
+    "data": {"name": "synthetic_fingerprints", "fingers": 15, "impressions": 2, "size": 32},
+    "partition": {"min_examples": 3},
+    "model": {"name": "siamese", "scale": 0.125},
+    "algorithms": {"fedavg": {}},
+}
+
+
+def loaded(**changes):
+    return assemble(recipe_of({**FINGERS, **changes}, "here"), 0, None).federation
+
+
+def test_clients_take_obfuscations_in_turns():
+    plain = loaded()
+    blurred = loaded(obfuscation=[{"beta": 0.25, "sigma": 0.0}, {"beta": 0.5, "sigma": 0.0}])
+    for client, factor in zip(plain.client_ids, (0.75, 0.5, 0.75), strict=True):
+        for one, other in zip(_parts(plain, client), _parts(blurred, client), strict=True):
+            assert torch.equal(one.inputs * factor, other.inputs)
+
+
+def _parts(federation, client):
+    splits = federation.data(client)
+    return splits.train, splits.validation, splits.test
+
+
+def test_an_empty_table_is_the_usual_obfuscation():
+    assert not torch.equal(
+        loaded(obfuscation={}).data("client-0").test.inputs, loaded().data("client-0").test.inputs
+    )
+
+
+def test_a_group_may_have_an_obfuscation_of_its_own():
+    groups = [
+        {"name": "open", "count": 1},
+        {"name": "shy", "count": 1, "obfuscation": {"beta": 1.0, "sigma": 0.0}},
+    ]
+    table = {key: value for key, value in FINGERS.items() if key != "clients"}
+    federation = assemble(recipe_of({**table, "groups": groups}, "here"), 0, None).federation
+    assert federation.data("open-0").train.inputs.any()
+    assert not federation.data("shy-0").train.inputs.any()
+
+
+def test_wrong_obfuscations_are_named():
+    with pytest.raises(UsageError, match=r"unknown key obfuscation\.betta.*'beta'"):
+        recipe_of({**FINGERS, "obfuscation": {"betta": 0.5}}, "here")
+    with pytest.raises(UsageError, match=r"obfuscation\.beta"):
+        recipe_of({**FINGERS, "obfuscation": [{"beta": 1.5}]}, "here")
+    pictures = {"name": "synthetic_images", "per_class": 3}
+    cut = {"min_examples": 3}
+    federation = loaded(data=pictures, partition=cut, obfuscation={}, model={"name": "cnn4"})
+    with pytest.raises(UsageError, match="obfuscation is for images with values from 0 to 1"):
+        federation.data("client-0")

@@ -10,10 +10,15 @@ TASKS = {
     "classification": "consort.tasks.classification:Classification",
     "detection": "consort.tasks.signature:Detection",
     "identification": "consort.tasks.signature:Identification",
+    "verification": "consort.tasks.verification:Verification",
 }
 METRICS = {
     "accuracy": "share of examples with the right label (classification)",
     "balanced_accuracy": "mean recall over the classes a client really has (classification)",
+    "eer, auc": "equal error rate, area under the curve (detection, verification)",
+    "tar_at_1pct, tar_at_1permille": "share of genuine pairs accepted at such a FAR (verification)",
+    "precision, recall, f1": "of pairs accepted at the margin (verification)",
+    "…_validated": "the same, and accuracy, at a threshold from validation (verification)",
     "loss": "mean loss per example (every task)",
     "bytes_up, bytes_down": "tensors sent by and to a client, by role",
     "seconds": "wall time of a round; CPU time of each client's call",

@@ -1,0 +1,1 @@
+"""What keeps clients' data to themselves, and what does not."""

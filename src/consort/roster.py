@@ -53,12 +53,16 @@ class Roster:
         common = self.shared()
         return [common, *(self.draw(self.ids[0], number) for number in range(1, count))]
 
+    def alike(self) -> dict[str, str]:
+        """For every client the first that has the same tasks and the same model."""
+        first: dict[Hashable, str] = {}
+        return {
+            client: first.setdefault(key, client) for client, key in self.architectures.items()
+        }
+
     def _representatives(self) -> list[str]:
         """One client of every architecture."""
-        first: dict[Hashable, str] = {}
-        for client, key in self.architectures.items():
-            first.setdefault(key, client)
-        return list(first.values())
+        return list(dict.fromkeys(self.alike().values()))
 
     def _part(self, client: str, roles: tuple[str, ...]) -> Params:
         return self.model(client).only(*roles) if roles else self.model(client)

@@ -34,6 +34,10 @@ def encoder_alone(encoder, head, statistics, clients):
     return encoder + statistics
 
 
+def parameters_of_encoder(encoder, head, statistics, clients):
+    return encoder
+
+
 def model_and_control(encoder, head, statistics, clients):
     return 2 * (encoder + head) + statistics
 
@@ -115,6 +119,7 @@ FORMULAS = {
     "fedfew_plus": (encoder_and_two_heads, whole),
     "fedgen": (head_generator_and_labels, head_and_labels),
     "fedgh": (head_alone, prototypes),
+    "fedhca2": parameters_of_encoder,
     "fedkd": whole,  # matrices this small are no longer than their factors
     "fedmgda": whole,
     "fedmh": (sums_of_heads, head_alone),

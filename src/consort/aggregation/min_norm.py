@@ -6,19 +6,18 @@ descent algorithm for multiobjective optimization, 2012).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from consort.errors import Failure, NoReplies
-from consort.params import Params
 
 _CHUNK = 1 << 14
 _NEGLIGIBLE = 1e-12  # of the largest inner product
 
 
-def gram(vectors: Sequence[Params]) -> Tensor:
+def gram(vectors: Sequence[Mapping[str, Tensor]]) -> Tensor:
     """All inner products: short fp32 sums, added up in fp64 (exact to about 1e-6)."""
     if not vectors:
         raise NoReplies("there are no vectors to combine")

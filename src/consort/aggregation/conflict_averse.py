@@ -1,0 +1,78 @@
+"""The update near the mean of all that helps the one it helps least as much as possible.
+
+Liu, Liu, Jin, Stone and Liu: Conflict-Averse Gradient Descent for Multi-task Learning (CAGrad),
+NeurIPS 2021: the largest min_i ⟨d, Δ_i⟩ among all d with ||d - mean Δ|| ≤ c ||mean Δ||.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from consort.aggregation.min_norm import min_norm_weights
+from consort.errors import Failure
+
+Rescale = Literal[0, 1, 2]
+
+_NEGLIGIBLE = 1e-9  # length of a combination, where updates have length 1 on the average
+_HALVINGS = 50
+
+
+def conflict_averse_factors(gram: Tensor, c: float, rescale: Rescale = 1) -> Tensor:
+    """What every update is multiplied with in the sum, from the matrix of inner products.
+
+    `rescale` divides the sum by 1, by 1 + c² or by 1 + c.
+    """
+    scaled, mean, radius = _scaled(gram, c)
+    factors = mean
+    if radius > 0:
+        weights = conflict_averse_weights(gram, c)
+        length = _length(scaled, weights)
+        if length > _NEGLIGIBLE:  # else the updates are opposed and there is nothing to add
+            factors = mean + radius / length * weights
+    return factors / (1.0, 1.0 + c**2, 1.0 + c)[rescale]
+
+
+def conflict_averse_weights(gram: Tensor, c: float) -> Tensor:
+    """The w ≥ 0 with sum 1 that minimises ⟨u, mean⟩ + c ||mean|| ||u||, where u = Σ w_i Δ_i.
+
+    For a given length s of u this is the shortest mixture of all Δ_i + s / (c ||mean||) mean;
+    the s that the mixture has itself is found by halving.
+    """
+    scaled, mean, radius = _scaled(gram, c)
+    products = scaled @ mean
+    if radius == 0:
+        return torch.nn.functional.one_hot(products.argmin(), len(gram)).double()
+    square = mean @ products
+
+    def shortest(length: float) -> Tensor:
+        shift = length / radius
+        shifted = scaled + shift * (products[:, None] + products) + shift**2 * square
+        return min_norm_weights(shifted)
+
+    low, high = 0.0, math.sqrt(float(scaled.diagonal().max()))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if _length(scaled, shortest(middle)) > middle:
+            low = middle
+        else:
+            high = middle
+    return shortest((low + high) / 2)
+
+
+def _scaled(gram: Tensor, c: float) -> tuple[Tensor, Tensor, float]:
+    """Products of updates of length 1 on the average, equal weights, and c times their length."""
+    if not bool(gram.isfinite().all()):
+        raise Failure("updates are too long to be compared: lower the learning rate")
+    gram = gram.double()
+    unit = float(gram.diagonal().mean())
+    scaled = gram / unit if unit > 0 else gram
+    mean = torch.full((len(gram),), 1 / len(gram), dtype=torch.float64)
+    return scaled, mean, c * _length(scaled, mean)
+
+
+def _length(gram: Tensor, weights: Tensor) -> float:
+    return math.sqrt(max(float(weights @ gram @ weights), 0.0))

@@ -56,9 +56,7 @@ class Roster:
     def alike(self) -> dict[str, str]:
         """For every client the first that has the same tasks and the same model."""
         first: dict[Hashable, str] = {}
-        return {
-            client: first.setdefault(key, client) for client, key in self.architectures.items()
-        }
+        return {client: first.setdefault(key, client) for client, key in self.architectures.items()}
 
     def _representatives(self) -> list[str]:
         """One client of every architecture."""

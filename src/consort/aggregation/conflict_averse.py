@@ -17,7 +17,7 @@ from consort.errors import Failure
 
 Rescale = Literal[0, 1, 2]
 
-_NEGLIGIBLE = 1e-9  # length of a combination, where updates have length 1 on the average
+_NEGLIGIBLE = 1e-4  # length that rounding of inner products leaves of a sum that is zero
 _HALVINGS = 50
 
 

@@ -66,7 +66,9 @@ class FedHCA2(Algorithm[Server]):
         """The common initial encoder and everybody's own decoders."""
         encoder = travelling(roster.shared(ENCODER))
         models = {c: encoder | travelling(roster.model(c)) for c in roster.ids}
-        weights = {c: dict.fromkeys(map(part_of, model), self.initial) for c, model in models.items()}
+        weights = {
+            c: dict.fromkeys(map(part_of, model), self.initial) for c, model in models.items()
+        }
         speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
         return Server(models, weights, speeds, Params({}), {}, roster.alike())
 
@@ -85,9 +87,7 @@ class FedHCA2(Algorithm[Server]):
             for client, model in after.items()
         }
         self.note(clients, weights)
-        return Server(
-            server.models | models, weights, speeds, common, attended, server.alike
-        )
+        return Server(server.models | models, weights, speeds, common, attended, server.alike)
 
     def learnt(
         self, server: Server, updates: Mapping[str, Update]

@@ -38,6 +38,10 @@ class is an example, or what the static method `measure` makes of one; the other
 for recipes, with annotations that they are checked by. A recipe may also name an encoder of
 your own, as `package.module:Class` or `file.py:Class` (a file is looked for beside the recipe,
 then in the current folder); a function that returns an encoder will do in place of a class.
+
+An encoder may have a method `decoder` that makes what stands between it and the head of a task;
+`width` is then what the head sees. One that makes maps of features, for tasks with an answer per
+pixel, says so with `dense = True`.
 """
 
 
@@ -82,18 +86,22 @@ def build(
 ) -> MultiTaskModel:
     """A model for inputs like `example` (one prepared input) with one head per task.
 
-    The encoder's weights depend on the seed and the architecture only, a head's on the seed,
-    the task's name and the head's shape: clients with other tasks start from equal encoders.
+    The encoder's weights depend on the seed and the architecture only, a head's (and decoder's)
+    on the seed, the task's name and the shape: clients with other tasks start from equal encoders.
     """
     from consort.models.multitask import MultiTaskModel
 
     with _seeded(seed, "encoder"):
         encoder = _fitting(spec, example)
-    heads = {}
+    heads, decoders = {}, {}
     for name, task in tasks.items():
+        _check_fit(spec, encoder, name, task)
+        if hasattr(encoder, "decoder"):
+            with _seeded(seed, "decoder", name):
+                decoders[name] = encoder.decoder()
         with _seeded(seed, "head", name):
             heads[name] = task.head(encoder.width)
-    return MultiTaskModel(encoder, heads, batchnorm=batchnorm)
+    return MultiTaskModel(encoder, heads, decoders, batchnorm)
 
 
 def parameter_count(module: nn.Module) -> int:
@@ -132,6 +140,21 @@ def _fitting(spec: ModelSpec, example: Tensor) -> Any:
     if not isinstance(getattr(encoder, "width", None), int):
         raise UsageError(f"model {spec.name!r} has no `width`: say how many features it makes")
     return encoder
+
+
+def _check_fit(spec: ModelSpec, encoder: Any, name: str, task: Task) -> None:
+    """Tasks with an answer per pixel need maps of features, and others do not take them."""
+    pixels, maps = getattr(task, "dense", False), getattr(encoder, "dense", False)
+    if pixels and not maps:
+        raise UsageError(
+            f"model {spec.name!r} cannot learn task {name!r}, which has an answer for every pixel: "
+            "choose one that makes maps, such as conv_pyramid"
+        )
+    if maps and not pixels:
+        raise UsageError(
+            f"model {spec.name!r} makes maps, and task {name!r} has one answer per example: choose "
+            "another, such as cnn4"
+        )
 
 
 @contextmanager

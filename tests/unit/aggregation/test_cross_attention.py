@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consort.aggregation.cross_attention import attend, attention, cross_attention
+from consort.params import Params
+
+GOLDEN = torch.tensor([[0.5, -0.2], [0.1, 0.4], [-0.3, 0.3]])
+
+
+def test_the_golden_numbers():
+    expected = [[0.147656, 0.131879], [0.089069, 0.181249], [0.064259, 0.194096]]
+    torch.testing.assert_close(cross_attention(GOLDEN), torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 99))
+def test_everybody_attends_to_all_with_weights_of_sum_one(count, size, seed):
+    rows = torch.randn(count, size, generator=torch.Generator().manual_seed(seed))
+    weights = attention(rows)
+    torch.testing.assert_close(weights.sum(1), torch.ones(count))
+    assert float(weights.min()) > 0
+
+
+def test_one_alone_sees_itself_and_equals_see_themselves():
+    torch.testing.assert_close(cross_attention(GOLDEN[:1]), GOLDEN[:1])
+    same = GOLDEN[:1].expand(4, 2)
+    torch.testing.assert_close(cross_attention(same), same)
+
+
+def test_decoders_attend_across_clients_and_tasks_tensor_by_tensor():
+    one = Params({"decoders.seg.a.weight": GOLDEN[:1], "decoders.seg.a.bias": torch.ones(1)})
+    two = Params(
+        {
+            "decoders.seg.a.weight": GOLDEN[1:2],
+            "decoders.seg.a.bias": torch.zeros(1),
+            "decoders.depth.a.weight": GOLDEN[2:],
+            "decoders.depth.a.bias": torch.tensor([-2.0]),
+        }
+    )
+    seen = attend({"c0": one, "c1": two})
+    weights = cross_attention(GOLDEN)
+    biases = cross_attention(torch.tensor([[1.0], [0.0], [-2.0]]))
+    torch.testing.assert_close(seen["c0"]["decoders.seg.a.weight"], weights[:1])
+    torch.testing.assert_close(seen["c1"]["decoders.seg.a.weight"], weights[1:2])
+    torch.testing.assert_close(seen["c1"]["decoders.depth.a.weight"], weights[2:])
+    torch.testing.assert_close(seen["c0"]["decoders.seg.a.bias"], biases[0])
+    torch.testing.assert_close(seen["c1"]["decoders.depth.a.bias"], biases[2])
+    assert {client: found.shapes for client, found in seen.items()} == {
+        "c0": one.shapes,
+        "c1": two.shapes,
+    }
+
+
+def test_decoders_of_other_widths_attend_among_their_like():
+    wide, narrow = torch.randn(2, 3), torch.randn(2, 2)
+    updates = {
+        "c0": Params({"decoders.seg.a.weight": wide}),
+        "c1": Params({"decoders.seg.a.weight": narrow}),
+        "c2": Params({"decoders.seg.a.weight": 2 * narrow}),
+    }
+    seen = attend(updates)
+    torch.testing.assert_close(seen["c0"]["decoders.seg.a.weight"], wide)
+    rows = torch.stack([narrow.flatten(), 2 * narrow.flatten()])
+    expected = cross_attention(rows)[0].reshape(2, 2)
+    torch.testing.assert_close(seen["c1"]["decoders.seg.a.weight"], expected)
+
+
+def test_clients_without_decoders_see_nothing():
+    assert attend({"c0": Params({})}) == {"c0": Params({})}
+    assert len(attend({"c0": Params({})})["c0"]) == 0
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-6])
+def test_small_updates_make_attention_even(scale):
+    """Known weakness of the method: weights depend on the size of updates."""
+    torch.testing.assert_close(
+        attention(GOLDEN * scale), torch.full((3, 3), 1 / 3), atol=scale, rtol=0
+    )

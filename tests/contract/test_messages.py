@@ -38,6 +38,10 @@ def parameters_of_encoder(encoder, head, statistics, clients):
     return encoder
 
 
+def model_and_encoder(encoder, head, statistics, clients):
+    return 2 * encoder + head + statistics
+
+
 def model_and_control(encoder, head, statistics, clients):
     return 2 * (encoder + head) + statistics
 
@@ -112,6 +116,7 @@ FORMULAS = {
     "fedas": encoder_alone,
     "fedavg": whole,
     "fedavg_ft": whole,
+    "fedavg_per_task": whole,
     "fedbabu": encoder_alone,
     "feddbe": (model_and_mean_feature, whole),
     "feddg_ga": whole,
@@ -135,6 +140,8 @@ FORMULAS = {
     "lg_fedavg": head_alone,
     "local_everywhere": (nothing, whole),
     "local_only": nothing,
+    "matfl": encoder_alone,
+    "mfed": (model_and_encoder, whole),
     "qfedavg": whole,
     "scaffold": model_and_control,
 }

@@ -75,7 +75,7 @@ def test_what_is_shared_decides_who_can_take_part():
         "qfedavg",
         "scaffold",
     }
-    encoders = {"fedas", "fedbabu", "fedper", "fedrep"}
+    encoders = {"fedas", "fedbabu", "fedhca2", "fedper", "fedrep", "matfl", "mfed"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
     for name in ("fedkd", "fml"):
@@ -86,7 +86,8 @@ def test_what_is_shared_decides_who_can_take_part():
         assert not refusal(name, two_task_federation())
         assert not refusal(name, unlike_labels_federation())
         assert refusal(name, unlike_models_federation())
-    assert not any(refusal("local_only", kind()) for kind in UNLIKE)
+    for name in ("fedavg_per_task", "local_only"):
+        assert not any(refusal(name, kind()) for kind in UNLIKE)
 
 
 @pytest.mark.parametrize("name", ["fedbabu", "fedrep"])

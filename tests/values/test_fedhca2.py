@@ -157,7 +157,7 @@ def test_weights_stay_in_the_first_round_and_then_move_against_their_slope():
 
 
 def slopes_by_autograd(server, client, upstream):
-    """The gradient of θ(α, β) for a given gradient with respect to θ: what the server added last.
+    """The gradient of a model by its weights, for a given gradient with respect to the model.
 
     The update and start of a client are constants here.
     """

@@ -1,6 +1,6 @@
 """Encoders that avoid conflicts and decoders that attend to each other, each as much as it helps.
 
-Lu, Huang, Yang, Wang, Ding, Tao and Lu: FedHCA²: Towards Hetero-Client Federated Multi-Task
+Lu, Huang, Yang, Sirejiding, Ding and Lu: FedHCA²: Towards Hetero-Client Federated Multi-Task
 Learning, CVPR 2024, Algorithm 1.
 """
 

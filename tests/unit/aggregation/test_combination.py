@@ -23,7 +23,7 @@ def test_a_combination_is_a_sum_with_factors():
     torch.testing.assert_close(found["a"], torch.tensor([1.5, -5.0]))
     torch.testing.assert_close(found["b"], torch.tensor([[6.5]]))
     assert BEFORE["a"].tolist() == [1.0, 2.0]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="longer"):
         combination([update], [1.0, 2.0])
 
 

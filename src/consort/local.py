@@ -141,7 +141,7 @@ class LocalTraining:
     repeat: Literal["smaller", "larger", "any"] = "smaller"
     """What `balance` repeats: a user's smaller class; the others make as many, and no balance."""
     augment: bool = False
-    """For signatures: vary each at random, anew in every call."""
+    """For signatures and for dense tasks: vary each example at random, anew in every call."""
 
     def run(
         self,
@@ -248,9 +248,18 @@ class LocalTraining:
         """The client's training data, with what is to be done to them before every training."""
         if not (self.balance or self.augment):
             return client.data.train
+        if all(getattr(task, "dense", False) for task in client.tasks.values()):
+            return self._varied_maps(client)
         from consort.data.signatures.training import varied
 
         return varied(client.data.train, self.balance, self.augment, client.generator, self.repeat)
+
+    def _varied_maps(self, client: Client) -> Examples:
+        from consort.data.dense.augment import varied
+
+        if self.balance:
+            raise UsageError("local.balance is for signatures: remove it")
+        return varied(client.data.train, client.tasks, client.generator)
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every loss times its task's weight."""

@@ -13,6 +13,7 @@ from consort.models.multitask import MultiTaskModel
 from consort.tasks import Calibrated, Meter, Task
 
 BATCH = 200  # larger batches leave the cache and are slower
+_PIXELS = 1 << 19  # of a batch, where outputs are as large as images
 
 
 def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Payload:
@@ -44,11 +45,18 @@ def metered(
 ) -> dict[str, Meter]:
     """A meter for every task that has seen all examples."""
     meters = {name: task.meter() for name, task in tasks.items()}
-    for batch in examples.batches(BATCH):
+    for batch in examples.batches(batch_size(tasks, examples)):
         outputs = model(batch.inputs, tasks)
         for name, meter in meters.items():
             meter.update(outputs[name], batch.targets[name])
     return meters
+
+
+def batch_size(tasks: Mapping[str, Task], examples: Examples) -> int:
+    """How many examples are scored at a time."""
+    if not any(getattr(task, "dense", False) for task in tasks.values()):
+        return BATCH
+    return max(1, min(BATCH, _PIXELS // examples.inputs[0, 0].numel()))
 
 
 @torch.inference_mode()

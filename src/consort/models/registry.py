@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 ENCODERS = {
     "cnn4": "consort.models.cnn4:Cnn4",
+    "conv_pyramid": "consort.models.pyramid:ConvPyramid",
     "htcsignet": "consort.models.htcsignet:HTCSigNet",
     "mlp": "consort.models.mlp:Mlp",
     "octconvnet": "consort.models.octconv:OctConvNet",
     "resnet": "consort.models.resnet:ResNet",
+    "resnet_pyramid": "consort.models.backbones:ResNetPyramid",
     "siamese": "consort.models.siamese:Siamese",
     "signet": "consort.models.signet:SigNet",
     "signet_s": "consort.models.signet:SigNetS",
+    "swin_pyramid": "consort.models.backbones:SwinPyramid",
     "textcnn": "consort.models.textcnn:TextCnn",
     "vitsignet": "consort.models.vitsignet:ViTSigNet",
     "vitsignet32": "consort.models.vitsignet:ViTSigNet32",

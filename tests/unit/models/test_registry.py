@@ -12,24 +12,36 @@ from torch.nn import functional as F
 from consort.errors import UsageError
 from consort.models.registry import ENCODERS, ModelSpec, build, describe_models, parameter_count
 from consort.params import Params
-from consort.tasks import Classification
+from consort.tasks import Classification, Segmentation
 
 IMAGE = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(0))
 TEXT = torch.arange(1, 21)
 THIN = {"scale": 0.05, "features": 8}
 SMALL = {
     "cnn4": ({"scale": 0.125}, IMAGE),
+    "conv_pyramid": ({"widths": [4, 8], "channels": 8}, IMAGE),
     "htcsignet": ({**THIN, "depth": 1, "stride": 1}, IMAGE.repeat(1, 2, 2)),
     "mlp": ({"hidden": [8]}, IMAGE),
     "octconvnet": (THIN, IMAGE),
     "resnet": ({"depths": [1, 1], "widths": [4, 8]}, IMAGE),
+    "resnet_pyramid": ({"depths": [1, 1], "widths": [4, 8], "stem": 4, "channels": 8}, IMAGE),
     "siamese": ({"scale": 0.125}, IMAGE.expand(2, 3, 32, 32)),
     "signet": ({**THIN, "stride": 1}, IMAGE),
     "signet_s": ({**THIN, "stride": 1}, IMAGE),
+    "swin_pyramid": ({"embedding": 8, "depths": [1, 1], "heads": [1, 2], "window": 4}, IMAGE),
     "textcnn": ({"vocabulary": 50, "embedding": 8, "filters": 4, "dropout": 0}, TEXT),
     "vitsignet": ({**THIN, "depth": 1}, IMAGE),
     "vitsignet32": ({**THIN, "depth": 1}, IMAGE),
 }
+
+
+PYRAMIDS = [name for name in ENCODERS if name.endswith("_pyramid")]
+VECTORS = [name for name in ENCODERS if name not in PYRAMIDS]
+
+
+def labels(name: str, classes: int) -> Classification | Segmentation:
+    """A task that an encoder can learn: one answer per example, or one per pixel."""
+    return Segmentation(classes) if name in PYRAMIDS else Classification(classes)
 
 
 def small(name: str) -> tuple[ModelSpec, torch.Tensor]:
@@ -74,7 +86,7 @@ def test_the_table_is_left_as_it_was():
     [
         (
             {"hidden": [3]},
-            "a model needs a name: one of cnn4, htcsignet, mlp, octconvnet, resnet, siamese,",
+            "a model needs a name: one of cnn4, conv_pyramid, htcsignet, mlp, octconvnet, resnet,",
         ),
         ({"name": "cn4"}, "there is no model 'cn4': did you mean 'cnn4'"),
         ({"name": 3}, "there is no model '3'"),
@@ -104,17 +116,19 @@ def test_a_wrong_table_is_one_sentence_that_names_the_way_out(table, message):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_model_learns_with_every_parameter(name):
     spec, example = small(name)
-    model = build(spec, {"a": Classification(3), "b": Classification(5)}, example, seed=1)
+    model = build(spec, {"a": labels(name, 3), "b": labels(name, 5)}, example, seed=1)
     params = dict(model.named_parameters())
     # Six different examples: of two, BatchNorm makes plus and minus one, whatever they are.
     batch = torch.stack([example.roll(3 * place, -1) for place in range(6)])
     target = torch.tensor([0, 2, 1, 1, 0, 2])
+    pixels = (32, 32) if name in PYRAMIDS else ()
+    target = target.view(6, *[1] * len(pixels)).expand(6, *pixels)
 
     def loss() -> torch.Tensor:
         outputs = model(batch)
         assert {task: output.shape for task, output in outputs.items()} == {
-            "a": (6, 3),
-            "b": (6, 5),
+            "a": (6, 3, *pixels),
+            "b": (6, 5, *pixels),
         }
         return sum(F.cross_entropy(output, target) for output in outputs.values())
 
@@ -126,7 +140,7 @@ def test_every_model_learns_with_every_parameter(name):
     assert loss() < before
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", VECTORS)
 def test_names_begin_with_their_role_and_the_encoder_says_its_width(name):
     spec, example = small(name)
     model = build(spec, {"digits": Classification(3)}, example, seed=1, batchnorm="local")
@@ -142,10 +156,10 @@ def test_names_begin_with_their_role_and_the_encoder_says_its_width(name):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_initial_weights_are_a_function_of_seed_and_architecture(name):
     spec, example = small(name)
-    one = Params.of(build(spec, {"a": Classification(3)}, example, seed=7))
+    one = Params.of(build(spec, {"a": labels(name, 3)}, example, seed=7))
     torch.manual_seed(99)
-    same = Params.of(build(spec, {"a": Classification(3)}, example * 0, seed=7))
-    other = Params.of(build(spec, {"a": Classification(3)}, example, seed=8))
+    same = Params.of(build(spec, {"a": labels(name, 3)}, example * 0, seed=7))
+    other = Params.of(build(spec, {"a": labels(name, 3)}, example, seed=8))
     assert one.equals(same)
     assert not one.only("heads").equals(other.only("heads"))
     if one.only("encoder"):
@@ -155,10 +169,8 @@ def test_initial_weights_are_a_function_of_seed_and_architecture(name):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_clients_with_other_label_spaces_start_from_equal_encoders(name):
     spec, example = small(name)
-    letters = build(spec, {"letters": Classification(26)}, example, seed=7)
-    both = build(
-        spec, {"digits": Classification(10), "letters": Classification(26)}, example, seed=7
-    )
+    letters = build(spec, {"letters": labels(name, 26)}, example, seed=7)
+    both = build(spec, {"digits": labels(name, 10), "letters": labels(name, 26)}, example, seed=7)
     assert Params.of(letters.encoder).equals(Params.of(both.encoder))
     assert Params.of(letters.heads["letters"]).equals(Params.of(both.heads["letters"]))
 
@@ -173,7 +185,7 @@ def test_heads_of_equal_shape_differ_by_the_name_of_their_task():
 def test_building_leaves_the_global_generator_untouched(name):
     spec, example = small(name)
     state = torch.get_rng_state()
-    build(spec, {"a": Classification(3)}, example, seed=7)
+    build(spec, {"a": labels(name, 3)}, example, seed=7)
     assert torch.equal(torch.get_rng_state(), state)
 
 

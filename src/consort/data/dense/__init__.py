@@ -1,0 +1,1 @@
+"""Images with an answer for every pixel."""

@@ -1,0 +1,119 @@
+"""Published encoders that make maps, built by `transformers` from their sizes."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from consort.errors import UsageError
+from consort.models.pyramid import Pyramid, Sizes, pyramid_shape
+
+
+class ResNetPyramid(Pyramid):
+    """ResNet-18, or with `layers = "bottleneck"` and other `depths` and `widths` ResNet-50 or 101.
+
+    `weights` names a file of the encoder's parameters (safetensors) to start from.
+    """
+
+    measure = staticmethod(pyramid_shape)
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        depths: Sizes = (2, 2, 2, 2),
+        widths: Sizes = (64, 128, 256, 512),
+        stem: PositiveInt = 64,
+        layers: Literal["basic", "bottleneck"] = "basic",
+        channels: PositiveInt = 96,
+        weights: str = "",
+    ) -> None:
+        super().__init__(widths, channels)
+        check_stages(shape, depths, widths)
+        transformers = importlib.import_module("transformers")
+        config = transformers.ResNetConfig(
+            num_channels=shape[0],
+            embedding_size=stem,
+            hidden_sizes=list(widths),
+            depths=list(depths),
+            layer_type=layers,
+        )
+        self.network = transformers.ResNetModel(config)
+        load_weights(self.network, weights)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """The maps of a batch, the largest first."""
+        return list(self.network(images, output_hidden_states=True).hidden_states[1:])
+
+
+class SwinPyramid(Pyramid):
+    """Swin-T, or one of other sizes; every stage has twice the width of the last.
+
+    `weights` names a file of the encoder's parameters (safetensors) to start from.
+    """
+
+    measure = staticmethod(pyramid_shape)
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        embedding: PositiveInt = 96,
+        depths: Sizes = (2, 2, 6, 2),
+        heads: Sizes = (3, 6, 12, 24),
+        window: PositiveInt = 7,
+        channels: PositiveInt = 96,
+        weights: str = "",
+    ) -> None:
+        widths = [embedding * 2**stage for stage in range(len(depths))]
+        super().__init__(widths, channels)
+        check_stages(shape, depths, heads)
+        if any(width % number for width, number in zip(widths, heads, strict=True)):
+            raise UsageError("its widths must be multiples of its 'heads', stage by stage")
+        transformers = importlib.import_module("transformers")
+        config = transformers.SwinConfig(
+            image_size=tuple(shape[1:]),
+            patch_size=4,
+            num_channels=shape[0],
+            embed_dim=embedding,
+            depths=list(depths),
+            num_heads=list(heads),
+            window_size=window,
+            out_features=[f"stage{number + 1}" for number in range(len(depths))],
+        )
+        self.network = transformers.SwinBackbone(config)
+        self.network.swin.layernorm = nn.Identity()  # of the last map, which has its own
+        load_weights(self.network, weights)
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """The maps of a batch, the largest first."""
+        return list(self.network(images).feature_maps)
+
+
+def check_stages(
+    shape: tuple[int, int, int], depths: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    """Refuses lists of unequal lengths, and images that vanish on their way."""
+    if len(depths) != len(others):
+        raise UsageError("its lists of numbers must have one for every stage")
+    smallest = 2 ** (len(depths) + 1)
+    if max(shape[1:]) <= smallest:
+        raise UsageError(f"it needs images larger than {smallest}x{smallest} pixels")
+
+
+def load_weights(module: nn.Module, path: str) -> None:
+    """Parameters from a file, which must have all of the module's; others are left out."""
+    if not path:
+        return
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        missing = module.load_state_dict(load_file(Path(path)), strict=False).missing_keys
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"its weights {path} cannot be loaded: {reason}") from error
+    if missing:
+        raise UsageError(f"its weights {path} have no {missing[0]!r}: architectures differ")

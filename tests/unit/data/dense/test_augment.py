@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from consort.data.dense.augment import Views, random_views, relit, seen, varied
+from consort.data.examples import Examples
+from consort.tasks import Depth, Edges, Normals, Segmentation
+from consort.tasks.dense import IGNORED
+
+TASKS = {"segment": Segmentation(9), "normals": Normals(), "depth": Depth(), "edges": Edges()}
+SIZE = 16
+
+
+def some_examples(count=3, seed=0):
+    """Images whose first channel is the class of the pixel, so that both can be compared."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(9, (count, SIZE // 4, SIZE // 4), generator=generator)
+    labels = labels.repeat_interleave(4, 1).repeat_interleave(4, 2)
+    inputs = torch.stack(
+        [labels.float(), *torch.rand(2, count, SIZE, SIZE, generator=generator)], 1
+    )
+    normals = F.normalize(torch.randn(count, 3, SIZE, SIZE, generator=generator), dim=1)
+    targets = {
+        "segment": labels.to(torch.uint8),
+        "normals": normals.half(),
+        "depth": (1 + labels).half(),
+        "edges": (labels == 3).to(torch.uint8),
+    }
+    return Examples(inputs, targets)
+
+
+def views(scale=1.0, centre=(0.0, 0.0), mirrored=False, count=3):
+    return Views(
+        torch.full((count,), scale),
+        torch.tensor([centre]).expand(count, 2),
+        torch.full((count,), mirrored),
+    )
+
+
+def test_the_plain_view_changes_nothing():
+    examples = some_examples()
+    same = seen(examples, TASKS, views())
+    torch.testing.assert_close(same.inputs, examples.inputs, atol=1e-5, rtol=0)
+    for name, target in examples.targets.items():
+        assert same.targets[name].dtype == target.dtype
+        assert torch.equal(same.targets[name], target)
+
+
+def test_in_a_mirror_everything_changes_sides_and_so_do_normals():
+    examples = some_examples()
+    flipped = seen(examples, TASKS, views(mirrored=True))
+    torch.testing.assert_close(flipped.inputs, examples.inputs.flip(-1), atol=1e-5, rtol=0)
+    for name in ("segment", "depth", "edges"):
+        assert torch.equal(flipped.targets[name], examples.targets[name].flip(-1))
+    turn = torch.tensor([-1.0, 1.0, 1.0])[:, None, None].half()
+    assert torch.equal(flipped.targets["normals"], turn * examples.targets["normals"].flip(-1))
+    again = seen(flipped, TASKS, views(mirrored=True))
+    for name, target in examples.targets.items():
+        assert torch.equal(again.targets[name], target)
+
+
+def test_what_is_seen_twice_as_large_is_half_as_far_and_a_quarter_of_it_is_left():
+    examples = some_examples()
+    near = seen(examples, TASKS, views(scale=2.0, centre=(-0.5, 0.5)))
+    part = examples.targets["depth"][:, SIZE // 2 :, : SIZE // 2]
+    expected = part.repeat_interleave(2, 1).repeat_interleave(2, 2) / 2
+    assert torch.equal(near.targets["depth"], expected)
+
+
+def test_what_is_seen_half_as_large_is_twice_as_far_and_nothing_is_known_around_it():
+    examples = some_examples()
+    far = seen(examples, TASKS, views(scale=0.5))
+    inner = slice(SIZE // 4, 3 * SIZE // 4)
+    for name, target in far.targets.items():
+        around = target.clone()
+        around[..., inner, inner] = IGNORED
+        assert bool((around == IGNORED).all()), name
+    blocks = examples.targets["depth"][:, ::2, ::2] * 2
+    assert torch.equal(far.targets["depth"][:, inner, inner], blocks)
+    assert bool((far.targets["segment"][:, inner, inner] < 9).all())
+
+
+@given(st.integers(0, 999))
+def test_images_and_targets_move_together(seed):
+    """The first channel is the class wherever no neighbour of another class is mixed in."""
+    examples = some_examples(4, seed)
+    drawn = random_views(4, torch.Generator().manual_seed(seed))
+    moved = seen(examples, TASKS, drawn)
+    labels = moved.targets["segment"].float()
+    highest, lowest = F.max_pool2d(labels, 5, 1), -F.max_pool2d(-labels, 5, 1)
+    sure = F.pad(highest == lowest, (2, 2, 2, 2)) & (labels != IGNORED)
+    torch.testing.assert_close(moved.inputs[:, 0][sure], labels[sure], atol=1e-4, rtol=0)
+    depth = moved.targets["depth"].float() * drawn.scale[:, None, None]
+    torch.testing.assert_close(depth[sure], 1 + labels[sure], atol=0.02, rtol=0)
+    assert torch.equal(moved.targets["edges"] == 1, labels == 3)
+
+
+@given(st.integers(0, 999))
+def test_views_stay_inside_of_images_that_are_enlarged(seed):
+    drawn = random_views(50, torch.Generator().manual_seed(seed))
+    assert float(drawn.scale.min()) >= 0.5
+    assert float(drawn.scale.max()) <= 2.0
+    larger = drawn.scale >= 1
+    reach = drawn.centre.abs() + 1 / drawn.scale[:, None]
+    assert float(reach[larger].max()) <= 1 + 1e-6
+    moved = seen(some_examples(50), TASKS, drawn)
+    whole = (moved.targets["segment"] != IGNORED).flatten(1).all(1)
+    assert bool(whole[larger].all())
+
+
+def test_light_changes_images_and_not_by_much():
+    images = some_examples().inputs / 9
+    lit = relit(images, torch.Generator().manual_seed(1))
+    assert lit.shape == images.shape
+    assert 0.01 < float((lit - images).abs().mean()) < 0.5
+
+
+def test_every_call_varies_anew_and_the_generator_decides():
+    examples = some_examples(5)
+    one, same, other = (
+        varied(examples, TASKS, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
+    assert torch.equal(one.inputs, same.inputs)
+    assert not torch.equal(one.inputs, other.inputs)
+    assert len(one) == 5
+    assert one.targets.keys() == examples.targets.keys()
+
+
+@pytest.mark.parametrize("count", [0, 1, 65])
+def test_any_number_of_examples_can_be_varied(count):
+    assert len(varied(some_examples(count), TASKS, torch.Generator())) == count

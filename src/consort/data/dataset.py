@@ -39,7 +39,7 @@ class Dataset:
     domains: NDArray[np.int64] | None = None
     """The domain (a sensor, a style) of each example, where there is one."""
     units: NDArray[np.int64] | None = None
-    """What is never torn apart, such as a finger with all its pairs: partitions count these."""
+    """What is never torn apart, such as a finger with all its pairs, or the views of a place."""
     prepare: Callable[[Tensor], Tensor] = as_is
     scan: Scan | None = None
     """How further pictures are read from files, where the inputs are signatures."""

@@ -35,10 +35,12 @@ DATASETS = {
     "synthetic_fingerprints": "consort.data.synthetic.fingerprints:synthetic_fingerprints",
     "synthetic_images": "consort.data.synthetic.images:synthetic_images",
     "synthetic_news": "consort.data.synthetic.news:synthetic_news",
+    "synthetic_scenes": "consort.data.synthetic.scenes:synthetic_scenes",
     "synthetic_shapes": "consort.data.synthetic.images:synthetic_shapes",
     "synthetic_signatures": "consort.data.synthetic.signatures:synthetic_signatures",
     "synthetic_vectors": "consort.data.synthetic.vectors:synthetic_vectors",
     "synthetic_writers": "consort.data.synthetic.writers:synthetic_writers",
+    "taskonomy": "consort.data.taskonomy:taskonomy",
     "tinyimagenet": "consort.data.tinyimagenet:tinyimagenet",
 }
 """Name → "module:function". The function takes `seed`, `folder` or both, and its options."""

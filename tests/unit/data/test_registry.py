@@ -30,6 +30,7 @@ TWINS = {
     "fvc2004": "synthetic_fingerprints",
     "nist_sd10": "synthetic_fingerprints",
     "socofing": "synthetic_fingerprints",
+    "taskonomy": "synthetic_scenes",
 }
 LAYOUTS = {
     "chest_xray": r"COVID-19_Radiography_Dataset/<class>/images/\*\.png or medical/covid_radio",
@@ -50,12 +51,15 @@ LAYOUTS = {
     "fvc2004": r"FVC2004/DB<sensor>_<A\|B>/<finger>_<impression>\.tif or fingerprints/fvc2004",
     "nist_sd10": r"NIST_SD10/f<number>\.png or sd10/f<number>\.png",
     "socofing": r"SOCOFing/Real/<person>__<M\|F>_<hand>_<finger>_finger\.BMP or fingerprints",
+    "taskonomy": "dense/taskonomy_96.npz",
 }
+FEW = {"synthetic_scenes": {"examples": 20}}
+"""Options for tests of those that take seconds."""
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_same_seed_same_data_other_seed_other_data(name):
-    once, again, other = (load_dataset(name, seed, None) for seed in (3, 3, 4))
+    once, again, other = (load_dataset(name, seed, None, **FEW.get(name, {})) for seed in (3, 3, 4))
     assert torch.equal(once.examples.inputs, again.examples.inputs)
     assert np.array_equal(once.labels, again.labels)
     assert not torch.equal(once.examples.inputs, other.examples.inputs)
@@ -63,13 +67,14 @@ def test_same_seed_same_data_other_seed_other_data(name):
 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_what_a_data_set_promises(name):
-    dataset = load_dataset(name, 0, None)
+    dataset = load_dataset(name, 0, None, **FEW.get(name, {}))
     assert dataset.name == name
     assert len(dataset) == len(dataset.labels) == len(dataset.examples.inputs)
     assert dataset.labels.dtype == np.int64
     assert dataset.examples.targets.keys() == dataset.tasks.keys()
     for task, target in dataset.examples.targets.items():
-        assert target.dtype == torch.int64
+        dense = getattr(dataset.tasks[task], "dense", False)
+        assert target.dtype in ((torch.uint8, torch.float16) if dense else (torch.int64,))
         if isinstance(dataset.tasks[task], Classification):
             assert set(target.tolist()) == set(range(dataset.tasks[task].classes))
     prepared = dataset.prepare(dataset.examples.inputs[:3])

@@ -45,8 +45,7 @@ def leave_samples(recipe: Recipe, seed: int, folder: Path) -> Samples:
 
 
 def _users(examples: Examples) -> list[int]:
-    users: list[int] = claimed_user(examples.targets["identify"]).unique().tolist()
-    return users
+    return sorted(set(claimed_user(examples.targets["identify"]).tolist()))
 
 
 def _pictures(data: Splits, user: int) -> dict[str, Tensor]:

@@ -248,7 +248,7 @@ class LocalTraining:
         """The client's training data, with what is to be done to them before every training."""
         if not (self.balance or self.augment):
             return client.data.train
-        if all(getattr(task, "dense", False) for task in client.tasks.values()):
+        if any(getattr(task, "dense", False) for task in client.tasks.values()):
             return self._varied_maps(client)
         from consort.data.signatures.training import varied
 

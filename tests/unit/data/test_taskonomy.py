@@ -51,7 +51,7 @@ def test_views_of_one_place_stay_in_one_split(cut, folder):
     clients = 3 if cut.by == "iid" else 4
     for share in partition(dataset, clients, cut, 0):
         splits = [
-            set(dataset.together[part]) for part in (share.train, share.validation, share.test)
+            set(dataset.units[part]) for part in (share.train, share.validation, share.test)
         ]
         assert not splits[0] & splits[1]
         assert not splits[0] & splits[2]
@@ -63,7 +63,7 @@ def test_views_of_one_place_stay_in_one_split(cut, folder):
 def test_clients_share_no_place(folder):
     dataset = load_dataset("taskonomy", 0, folder)
     held = [
-        set(dataset.together[np.concatenate([share.train, share.validation, share.test])])
+        set(dataset.units[np.concatenate([share.train, share.validation, share.test])])
         for share in partition(dataset, 3, Cut(min_examples=3), 0)
     ]
     assert sum(map(len, held)) == len(set().union(*held)) == 10

@@ -68,7 +68,7 @@ class TaskSteps:
         self, losses: dict[str, Tensor], names: Sequence[str], params: Sequence[Tensor]
     ) -> list[Tensor]:
         found = {name: _gradients(loss, params) for name, loss in losses.items()}
-        shared = [place for place, name in enumerate(names) if has_role(name, "encoder")]
+        shared = _places(names, "encoder")
         weights = self._weigh({name: [grads[i] for i in shared] for name, grads in found.items()})
         self.weights.append(weights)
         return _combined(found, weights)
@@ -76,19 +76,23 @@ class TaskSteps:
     def _through_features(
         self, losses: dict[str, Tensor], names: Sequence[str], params: Sequence[Tensor]
     ) -> list[Tensor]:
-        shared = [has_role(name, "encoder") for name in names]
-        after = [param for param, within in zip(params, shared, strict=True) if not within]
-        found = {name: _gradients(loss, [self._features, *after]) for name, loss in losses.items()}
-        pulls = {name: grads[:1] for name, grads in found.items()}
+        pulls, after = {}, {}
+        for task, loss in losses.items():
+            own = _places(names, f"heads.{task}", f"decoders.{task}")
+            pull, *others = _gradients(loss, [self._features, *(params[place] for place in own)])
+            pulls[task], after[task] = [pull], dict(zip(own, others, strict=True))
         levelled = self.weighting == "level"
         weights = _level(pulls) if levelled else self._weigh(pulls)
         self.weights.append(weights)
-        (features,) = _combined(pulls, weights)
-        others = {name: grads[1:] for name, grads in found.items()}
-        rest = iter(_combined(others, dict.fromkeys(losses, 1.0) if levelled else weights))
-        encoder = [param for param, within in zip(params, shared, strict=True) if within]
-        through = iter(torch.autograd.grad(self._features, encoder, features))
-        return [next(through if within else rest) for within in shared]
+        encoder = _places(names, "encoder")
+        through = torch.autograd.grad(
+            self._features, [params[place] for place in encoder], _combined(pulls, weights)
+        )
+        total = dict(zip(encoder, through, strict=True))
+        for task, found in after.items():
+            factor = 1.0 if levelled else weights[task]
+            total |= {place: grad * factor for place, grad in found.items()}
+        return [total[place] for place in range(len(names))]
 
     def _weigh(self, gradients: dict[str, list[Tensor]]) -> dict[str, float]:
         products = gram(
@@ -106,6 +110,11 @@ class TaskSteps:
         steps = max(len(self.weights), 1)
         tasks = self.weights[0] if self.weights else {}
         return {task: sum(step[task] for step in self.weights) / steps for task in tasks}
+
+
+def _places(names: Sequence[str], *roles: str) -> list[int]:
+    """Where the parameters with one of these roles stand."""
+    return [i for i, name in enumerate(names) if any(has_role(name, role) for role in roles)]
 
 
 def _level(pulls: dict[str, list[Tensor]]) -> dict[str, float]:

@@ -448,6 +448,7 @@ def test_the_bytes_that_travel_are_those_of_the_formula(cells):
     whole = run.federation.blueprint("c0").params
     sizes = {part: 4 * whole.only(part).size for part in ("encoder", "buffers")}
     sizes["model"] = 4 * whole.size
+    sizes["tensors"] = len(whole.without("encoder"))
     sizes["clients"] = len(run.federation.client_ids)
     sizes["features"] = 4 * run.federation.blueprint("c0").model.encoder.width
     sizes["classes"] = 3

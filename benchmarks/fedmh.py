@@ -13,7 +13,7 @@ from itertools import accumulate
 import torch
 from measure import Report, ratio, take_turns, timed
 
-CLIENTS, IMAGES, USERS, BATCH, REPEATS = 3, 320, 55, 32, 5
+CLIENTS, IMAGES, USERS, BATCH, REPEATS = 2, 256, 55, 32, 3
 SIZES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 """Of the updates among which the searches must choose alike."""
 SEARCHES = [(kind, str(clients)) for clients in (5, 20) for kind in ("literal", "cached")]
@@ -167,7 +167,9 @@ def augmentation() -> dict[str, float]:
 
 
 def child(kind: str, *arguments: str) -> None:
-    torch.set_num_threads(1)
+    from consort.compute import Compute
+
+    Compute().apply()
     work = {"round": rounds, "augment": augmentation}.get(kind)
     measured = work(*arguments) if work else search(kind, int(arguments[0]))
     print(json.dumps(measured))

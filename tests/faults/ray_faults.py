@@ -4,7 +4,7 @@
     python -m tests.faults.ray_faults node       kill -9 of a node in the middle of a call
     python -m tests.faults.ray_faults server     kill -9 of the run itself, which is then resumed
 
-Prints one line and exits with 0, or with 1 and what differs. On a quiet machine each takes seconds.
+Prints one line and exits with 0, or with 1 and what differs. Each wait has an end.
 """
 
 from __future__ import annotations

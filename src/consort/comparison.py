@@ -8,6 +8,7 @@ from pathlib import Path
 
 from consort.claims import Claim, Verdict
 from consort.errors import UsageError
+from consort.gains import DELTA_M, gains
 from consort.recipe import Recipe
 from consort.results import Result
 
@@ -25,10 +26,12 @@ def judge(recipe: Recipe, folders: Sequence[Path]) -> list[Verdict]:
     if not recipe.claims:
         return []
     results = [Result.load(folder) for folder in folders]
-    names = sorted({name for result in results for name in result.metric_names()})
+    names = sorted({name for result in results for name in result.metric_names()} | {DELTA_M})
     measured: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for result in results:
         for name in result.metric_names():
             measured[name, result.algorithm][result.seed] = result.value(name)
+    for (algorithm, seed), gain in gains(results).items():
+        measured[DELTA_M, algorithm][seed] = gain
     claims = [Claim.parse(text, list(recipe.algorithms), names) for text in recipe.claims]
     return [claim.judge(measured) for claim in claims]

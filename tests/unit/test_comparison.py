@@ -9,6 +9,7 @@ from tests.unit.cli.command import consort, write_recipe
 
 from consort.comparison import judge, runs_below
 from consort.errors import UsageError
+from consort.gains import gains
 from consort.recipe import Recipe, load_recipe
 from consort.results import Result
 
@@ -150,3 +151,27 @@ def test_runs_are_found_in_a_folder_and_below_it(compared, tmp_path: Path):
     assert runs_below(root / "fedavg" / "seed-1") == [root / "fedavg" / "seed-1"]
     with pytest.raises(UsageError, match=r"holds no run: there is no run\.json in it or below it"):
         runs_below(tmp_path)
+
+
+def test_the_gain_over_training_alone_is_relative_and_by_seed(compared):
+    _, root = compared
+    results = [Result.load(folder) for folder in runs_below(root)]
+    found = gains(results)
+    value = {(result.algorithm, result.seed): result.value("accuracy") for result in results}
+    for seed in SEEDS:
+        alone = value["local_only", seed]
+        assert found["local_only", seed] == 0
+        expected = 100 * (value["fedavg", seed] - alone) / alone
+        assert found["fedavg", seed] == pytest.approx(expected)
+
+
+def test_without_a_run_alone_there_is_no_gain(compared):
+    _, root = compared
+    others = [Result.load(f) for f in runs_below(root) if "local_only" not in str(f)]
+    assert gains(others) == {}
+
+
+def test_claims_can_be_about_gains(compared):
+    assert outcomes(
+        compared, "delta_m(local_only) >= 0", "delta_m(local_only) > 0", "delta_m(fedavg) > -100"
+    ) == ["holds", "fails", "holds"]

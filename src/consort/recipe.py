@@ -68,6 +68,8 @@ class Published:
     """By the algorithm's name in this recipe."""
     percent: bool = True
     """Whether the paper prints 61.2 where we measure 0.612."""
+    higher_is_better: bool = True
+    """Which way the metric points, if it is not one that stands for a task."""
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -58,11 +58,11 @@ def by_algorithm(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def compare_table(results: Sequence[Result], published: Sequence[Published] = ()) -> list[Line]:
-    """One line per algorithm, and per metric where tasks have different ones."""
+    """One line per algorithm, and per metric where tasks have different ones or papers others."""
     return [
-        _line(algorithm, runs, metric, _published(runs[0].algorithm, metric, published))
+        _line(algorithm, runs, metric, higher, _published(runs[0].algorithm, metric, published))
         for algorithm, runs in by_algorithm(results).items()
-        for metric in runs[0].own_metrics
+        for metric, higher in _metrics(runs[0], published).items()
     ]
 
 
@@ -72,6 +72,13 @@ def last_rounds(lines: Sequence[Line]) -> str:
     return "last round" if rounds == 1 else f"last {rounds} rounds"
 
 
+def _metrics(run: Result, published: Sequence[Published]) -> dict[str, bool]:
+    """The tasks' own metrics, then those that papers report: is higher better?"""
+    measured = run.metric_names()
+    others = {p.metric: p.higher_is_better for p in published if f"best_{p.metric}" in measured}
+    return run.own_metrics | {m: higher for m, higher in others.items() if m not in run.own_metrics}
+
+
 def _published(algorithm: str, metric: str, sources: Sequence[Published]) -> float | None:
     for source in sources:
         if source.metric == metric and algorithm in source.values:
@@ -79,7 +86,9 @@ def _published(algorithm: str, metric: str, sources: Sequence[Published]) -> flo
     return None
 
 
-def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float | None) -> Line:
+def _line(
+    algorithm: str, runs: Sequence[Result], metric: str, higher: bool, published: float | None
+) -> Line:
     def over_seeds(measure: Callable[[Result], float]) -> Summary:
         return summarise(list(map(measure, runs)))
 
@@ -88,17 +97,24 @@ def _line(algorithm: str, runs: Sequence[Result], metric: str, published: float 
     return Line(
         algorithm=algorithm,
         metric=metric,
-        higher_is_better=runs[0].own_metrics[metric],
+        higher_is_better=higher,
         rounds=max(run.average_rounds for run in runs),
         last=over_seeds(lambda run: run.value(metric)),
         best=over_seeds(lambda run: run.value(f"best_{metric}")),
         client_std=over_seeds(lambda run: _client_std(run, metric)),
-        worst=over_seeds(lambda run: run.value(f"worst_{metric}")),
+        worst=over_seeds(lambda run: _worst_client(run, metric, higher)),
         tuned=over_seeds(lambda run: run.value(tuned)) if measured else None,
         mib_per_round=over_seeds(lambda run: run.value("bytes") / MIB / run.rounds_done),
         seconds_per_round=over_seeds(lambda run: run.value("seconds") / run.rounds_done),
         published=published,
     )
+
+
+def _worst_client(run: Result, metric: str, higher: bool) -> float:
+    values = run.over_last_rounds(metric).values()
+    if not values or not all(map(math.isfinite, values)):
+        return math.nan
+    return min(values) if higher else max(values)
 
 
 def _client_std(run: Result, metric: str) -> float:

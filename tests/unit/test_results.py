@@ -384,6 +384,25 @@ def test_different_metrics_have_their_own_lines(tmp_path):
     assert [line.published for line in lines] == [None, None]
 
 
+def test_a_published_metric_that_stands_for_no_task_has_a_line_too(tmp_path):
+    rows = [
+        score(1, value, client, metric=metric)
+        for metric, values in (("accuracy", (0.5, 0.7)), ("f1", (0.2, 0.4)), ("eer", (0.1, 0.3)))
+        for client, value in zip("ab", values, strict=True)
+    ]
+    published = [
+        Published("the paper", "f1", {"fedavg": 80.0}),
+        Published("the paper", "eer", {"fedper": 5.0}, higher_is_better=False),
+        Published("the paper", "auc", {"fedavg": 99.0}),
+        Published("the paper", "bytes", {"fedavg": 99.0}),
+    ]
+    lines = compare_table([run(tmp_path, rows)], published)
+    assert [line.metric for line in lines] == ["accuracy", "f1", "eer"]
+    assert [line.higher_is_better for line in lines] == [True, True, False]
+    assert [line.worst.mean for line in lines] == [0.5, 0.2, 0.3]
+    assert [line.published for line in lines] == [None, 0.8, None]
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(

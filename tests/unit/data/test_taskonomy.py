@@ -50,9 +50,7 @@ def test_views_of_one_place_stay_in_one_split(cut, folder):
     dataset = load_dataset("taskonomy", 0, folder)
     clients = 3 if cut.by == "iid" else 4
     for share in partition(dataset, clients, cut, 0):
-        splits = [
-            set(dataset.units[part]) for part in (share.train, share.validation, share.test)
-        ]
+        splits = [set(dataset.units[part]) for part in (share.train, share.validation, share.test)]
         assert not splits[0] & splits[1]
         assert not splits[0] & splits[2]
         assert not splits[1] & splits[2]

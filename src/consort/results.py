@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import quantiles
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consort.errors import Failure, UsageError
 from consort.history import History
 from consort.measurements import Measurements, Notes, Series
 from consort.statistics import Spread, spread
-from consort.values import mean, values_of
+from consort.values import mean, middle, values_of
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
@@ -168,7 +167,7 @@ class Result:
         """The clients' mean and middle half in every round with an evaluation."""
         rounds = {r: self.clients_at(r, task, metric, split, model) for r in self.evaluated}
         return [
-            Point(r, *_middle(list(clients.values()))) for r, clients in rounds.items() if clients
+            Point(r, *middle(list(clients.values()))) for r, clients in rounds.items() if clients
         ]
 
     def per_round(self, metric: str) -> dict[int, float]:
@@ -255,14 +254,6 @@ class Result:
         if name not in values:
             raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(values)}")
         return values[name]()
-
-
-def _middle(values: Sequence[float]) -> tuple[float, float, float]:
-    average = mean(values)
-    if len(values) < 2 or math.isnan(average):
-        return average, average, average
-    low, _, high = quantiles(values, n=4, method="inclusive")
-    return average, low, high
 
 
 def _about(folder: Path) -> Mapping[str, Any]:

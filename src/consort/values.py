@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from statistics import fmean
+from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -38,6 +38,15 @@ def mean(values: Iterable[float]) -> float:
     """The mean, unless something diverged: then it is not a number."""
     numbers = list(values)
     return fmean(numbers) if numbers and all(map(math.isfinite, numbers)) else math.nan
+
+
+def middle(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, and the bounds of the middle half."""
+    average = mean(values)
+    if len(values) < 2 or math.isnan(average):
+        return average, average, average
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return average, low, high
 
 
 def _final(run: Result, metric: str, split: str = "test", model: str = "") -> float:

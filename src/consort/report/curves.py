@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from consort.report.drawing import (
     DASHES,
+    GREY,
     MANY_CLIENTS,
     Style,
     Trace,
@@ -21,8 +22,6 @@ from consort.report.numbers import words
 from consort.report.study import Study
 from consort.results import Point, Result
 from consort.statistics import summarise
-
-_GREY = "#8a94a6"
 
 
 def curves(study: Study, task: str, metric: str, split: str) -> Figure:
@@ -79,13 +78,13 @@ def _best_round(study: Study) -> Trace:
     if not study.one_run:
         return {}
     best = study.first.best_round
-    line = {"dash": "dot", "width": 1, "color": _GREY}
+    line = {"dash": "dot", "width": 1, "color": GREY}
     ends = {"x0": best, "x1": best, "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
     text = {"x": best, "y": 0, "xref": "x", "yref": "paper", "text": f"best by validation: {best}"}
     place = {"showarrow": False, "xanchor": "right", "yanchor": "bottom", "xshift": -4}
     return {
         "shapes": [{"type": "line", "line": line} | ends],
-        "annotations": [text | place | {"font": {"size": 11, "color": _GREY}}],
+        "annotations": [text | place | {"font": {"size": 11, "color": GREY}}],
     }
 
 

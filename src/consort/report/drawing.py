@@ -16,6 +16,7 @@ Trace: TypeAlias = dict[str, Any]
 MANY_CLIENTS = 60
 """Beyond this, pictures show distributions in place of single clients."""
 
+GREY = "#8a94a6"
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 _PALETTE = (

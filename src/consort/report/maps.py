@@ -42,7 +42,7 @@ def choices(assignment: Assignment) -> Figure:
     if len(clients) > MANY_CLIENTS:
         return _shares(assignment, rounds)
     chosen = [[assignment.rounds[r].get(client) for r in rounds] for client in clients]
-    trace = _cells(rounds, clients) | {
+    trace = cells(rounds, clients) | {
         "z": [[None if model is None else models.index(model) for model in row] for row in chosen],
         "text": [[label(model or "") for model in row] for row in chosen],
         "zmin": -0.5,
@@ -79,14 +79,16 @@ def _shares(assignment: Assignment, rounds: Sequence[int]) -> Figure:
     return over_rounds(traces, "clients", barmode="stack", bargap=0.1)
 
 
-def client_map(noted: Rounds, clients: Sequence[str], what: str) -> Figure:
+def client_map(
+    noted: Rounds, clients: Sequence[str], what: str, most: float | None = None
+) -> Figure:
     """A number of every client over the rounds; of many clients, how it spreads."""
     rounds = thinned(noted)
     if len(clients) > MANY_CLIENTS:
         return _spread(noted, rounds, what)
     values = [[noted[r].get(client, math.nan) for r in rounds] for client in clients]
-    trace = _cells(rounds, clients) | _numbers(values, f"%{{y}}, round %{{x}}: {label(what)}")
-    return _over_rounds(trace)
+    hover = f"%{{y}}, round %{{x}}: {label(what)}"
+    return _over_rounds(cells(rounds, clients) | numbers_of(values, hover, most))
 
 
 def _spread(noted: Rounds, rounds: Sequence[int], what: str) -> Figure:
@@ -111,7 +113,7 @@ def part_map(noted: Notes, round_: int, clients: Sequence[str], what: str, x: st
         return figure([boxes | look], x, what, xaxis={"type": "category"}, showlegend=False)
     values = [[noted[part][round_].get(c, math.nan) for part in parts] for c in clients]
     columns = list(map(label, parts))
-    trace = _cells(columns, clients) | _numbers(values, f"%{{y}}, %{{x}}: {label(what)}")
+    trace = cells(columns, clients) | numbers_of(values, f"%{{y}}, %{{x}}: {label(what)}")
     if len(parts) <= _MANY_NUMBERS:
         trace |= {"texttemplate": "%{z:.2~f}", "textfont": {"weight": 600}}
     return matrix(trace, x, len(clients))
@@ -126,7 +128,8 @@ def thinned(rounds: Iterable[int]) -> list[int]:
     return [every[step * last // steps] for step in range(_MANY_ROUNDS)]
 
 
-def _cells(columns: Sequence[object], clients: Sequence[str]) -> Trace:
+def cells(columns: Sequence[object], clients: Sequence[str]) -> Trace:
+    """A heat map without its numbers, a row for every client."""
     return {
         "type": "heatmap",
         "x": list(columns),
@@ -140,12 +143,13 @@ def _over_rounds(trace: Trace) -> Figure:
     return matrix(trace, "round", len(trace["y"]), type="linear", **whole_numbers(trace["x"]))
 
 
-def _numbers(values: Sequence[Sequence[float]], hover: str) -> Trace:
+def numbers_of(values: Sequence[Sequence[float]], hover: str, most: float | None = None) -> Trace:
+    """The numbers of a heat map, with colours from nothing to the greatest, or to the most."""
     known = [value for row in values for value in row if math.isfinite(value)]
     return {
         "z": values,
         "zmin": min([0.0, *known]),
-        "zmax": max(known, default=1.0),
+        "zmax": max(known, default=1.0) if most is None else most,
         "colorbar": _bar(),
         "hovertemplate": hover + " %{z:.4~g}<extra></extra>",
     }

@@ -8,11 +8,13 @@ from consort.measurements import Notes
 from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
 from consort.report.curves import over_seeds
 from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
+from consort.report.heads import TAKEN, WEIGHT, WEIGHT_NOTE, WEIGHT_TITLE, head_pictures
 from consort.report.html import Figure, Html, details, grid, join, plot
 from consort.report.maps import choices, client_map, part_map
 from consort.report.numbers import natural, words
 from consort.report.study import Study
 from consort.results import Point, Result
+from consort.values import middle
 
 _WEIGHTS = {
     "client_weight": "How much every client counted in a round.",
@@ -38,18 +40,26 @@ def _use_of_models(run: Result) -> tuple[str, list[Html]]:
 def other_notes(study: Study) -> Html:
     """Curves of what was noted once a round, and maps of what was noted per client."""
     names = sorted({name for run in study.runs for name in run.noted})
-    drawn = ((name, noted_curves(study, name)) for name in names)
+    drawn = ((name, noted_curves(study, name)) for name in names if name != TAKEN)
     several = any(len(runs) > 1 for runs in study.groups.values())
     note = "Lines are means over seeds; the area is one standard deviation." if several else ""
-    pictures = [plot(_title(name), figure, note) for name, figure in drawn if figure["data"]]
+    pictures = [
+        plot(WEIGHT_TITLE, figure, f"{WEIGHT_NOTE} {note}")
+        if name == WEIGHT
+        else plot(_title(name), figure, note)
+        for name, figure in drawn
+        if figure["data"]
+    ]
     return join([grid(*pictures) if pictures else None, _by_run(study, _other_maps)])
 
 
 def _other_maps(run: Result) -> tuple[str, list[Html]]:
-    elsewhere = (CHOSEN, *_WEIGHTS) if Assignment.of(run) else ()
+    elsewhere = [WEIGHT, TAKEN, *((CHOSEN, *_WEIGHTS) if Assignment.of(run) else ())]
     maps = {name: _maps(run, name) for name in run.noted if name not in elsewhere}
-    title = ", ".join(words(name) for name, pictures in maps.items() if pictures)
-    return title, [picture for pictures in maps.values() for picture in pictures]
+    heads = list(head_pictures(run))
+    named = [words(name) for name, pictures in maps.items() if pictures]
+    title = ", ".join(["tasks and heads"] * bool(heads) + named)
+    return title, heads + [picture for pictures in maps.values() for picture in pictures]
 
 
 def _by_run(study: Study, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
@@ -104,12 +114,15 @@ def noted_curves(study: Study, name: str) -> Figure:
             every = [points for run in runs if (points := _points(run, name, part))]
             if every:
                 style = _style(study, algorithm, part, place)
-                traces += _curve(over_seeds(every), style, with_band=len(every) > 1)
+                spread = len(every) > 1 or (name == WEIGHT and study.one_run)
+                traces += _curve(over_seeds(every), style, with_band=spread)
     return over_rounds(traces, words(name))
 
 
 def _points(run: Result, name: str, part: str) -> list[Point]:
     rounds = run.notes(name).get(part, {})
+    if name == WEIGHT:
+        return [Point(r, *middle(list(clients.values()))) for r, clients in sorted(rounds.items())]
     values = {r: clients[""] for r, clients in sorted(rounds.items()) if "" in clients}
     return [Point(r, value, value, value) for r, value in values.items()]
 

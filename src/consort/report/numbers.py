@@ -49,6 +49,10 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 
+_TERMS = {name: name.upper() for name in ("auc", "det", "eer", "far", "frr", "tar")}
+_TERMS |= {"wd": "writer-dependent", "1pct": "1 %"}
+
+
 def words(name: str) -> str:
     """A name from the code, in words."""
-    return name.replace("_", " ")
+    return " ".join(_TERMS.get(word, word) for word in name.split("_"))

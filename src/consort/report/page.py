@@ -27,6 +27,7 @@ from consort.report.numbers import words
 from consort.report.strip import client_strip, strip_meaning
 from consort.report.study import Study
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
+from consort.report.verified import verification
 from consort.results import Result
 from consort.table import compare_table
 
@@ -50,6 +51,7 @@ def write_report(
         "Summary": _summary(study, published),
         "Claims": _claims(verdicts),
         "Tasks": task_table(study),
+        "Verification": verification(study),
         "Curves": _curves(study),
         "Clients": _clients(study),
         "Who uses which model": model_use(study),

@@ -1,0 +1,121 @@
+"""How well signatures are verified: a table, and the curves of both kinds of errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from statistics import NormalDist, fmean
+
+from consort.report.drawing import GREY, Trace, figure
+from consort.report.html import Cell, Columns, Figure, Html, grid, join, label, plot, table
+from consort.report.numbers import score, summary, words
+from consort.report.study import Study
+from consort.statistics import summarise
+from consort.values import UNSEEN
+
+TASK, CURVE = "verify", "wd_det"
+
+_SHOWN = ("wd_eer", "wd_far", "wd_frr", "wd_auc", "wd_eer_global", "wd_tar_at_1pct")
+_OF_STRANGERS = ("wd_eer", "wd_auc")
+_TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
+_LEAST = 0.0008
+"""What lies below this has its place at the edge of the picture."""
+_NOTE = (
+    "Means over clients and seeds, in the last round; lower is better. "
+    "The equal error rate is where a line meets the dotted one. 0.1 % stands for anything less."
+)
+
+
+def verification(study: Study) -> Html:
+    """The numbers of every algorithm, and a picture for every split with curves."""
+    if TASK not in study.tasks:
+        return join([])
+    unseen = sorted({s.split for run in study.runs for s in run.series if _is_unseen(s.split)})
+    pictures = [
+        plot(f"Errors at every threshold (DET): {_who(split)}", det_curves(study, split), _NOTE)
+        for split in ("test", *unseen)
+        if any(run.graph(TASK, CURVE, split) for run in study.runs)
+    ]
+    return join([_table(study, unseen), grid(*pictures) if pictures else None])
+
+
+def _is_unseen(split: str) -> bool:
+    return split.startswith(UNSEEN)
+
+
+def _who(split: str) -> str:
+    if split == "test":
+        return "the clients' own users"
+    return f"unseen users ({words(split.removeprefix(UNSEEN))})"
+
+
+def _table(study: Study, unseen: Sequence[str]) -> Html:
+    names = [*_SHOWN, *(f"{split}_{metric}" for split in unseen for metric in _OF_STRANGERS)]
+    columns: Columns[str] = {
+        "Algorithm": str,
+        **{_head(name): partial(_value, study, name) for name in names},
+    }
+    rounds = max(run.average_rounds for run in study.runs)
+    when = "in the last round" if rounds == 1 else f"in the last {rounds} rounds"
+    note = f"Means over clients, own users {when}, unseen ones in the last; thresholds by user."
+    return table(study.groups, columns, note)
+
+
+def _head(name: str) -> str:
+    return words(name.replace("wd_", "")).replace("global", "one threshold")
+
+
+def _value(study: Study, name: str, algorithm: str) -> Cell:
+    runs = [run for run in study.groups[algorithm] if name in run.metric_names()]
+    return summary(summarise([run.value(name) for run in runs])) if runs else score(math.nan)
+
+
+def det_curves(study: Study, split: str) -> Figure:
+    """Of every algorithm, how many genuine signatures it costs to accept so few forgeries."""
+    traces = [_diagonal()]
+    for algorithm, runs in study.groups.items():
+        curves = [c for run in runs for c in run.graph(TASK, CURVE, split).values() if c]
+        if curves:
+            points = {float(far): fmean(c[far] for c in curves) for far in curves[0]}
+            traces.append(_line(algorithm, study.colours[algorithm], points))
+    ticks = {
+        "tickvals": [_deviate(rate) for rate in _TICKS],
+        "ticktext": [f"{100 * rate:g} %" for rate in _TICKS],
+        "zeroline": False,
+    }
+    bounds = {"range": [_deviate(_LEAST), _deviate(0.55)]}
+    return figure(
+        traces,
+        "forgeries accepted (FAR)",
+        "genuine signatures rejected (FRR)",
+        height=420,
+        xaxis=ticks | bounds,
+        yaxis=ticks | {"range": [_deviate(_LEAST), _deviate(0.995)]},
+    )
+
+
+def _line(name: str, color: str, points: dict[float, float]) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label(name),
+        "x": [_deviate(far) for far in points],
+        "y": [_deviate(frr) for frr in points.values()],
+        "text": [f"{100 * far:g} % and {100 * frr:.1f} %" for far, frr in points.items()],
+        "line": {"color": color, "width": 2},
+        "marker": {"size": 5},
+        "hovertemplate": "%{text}",
+    }
+
+
+def _diagonal() -> Trace:
+    ends = [_deviate(_LEAST), _deviate(0.55)]
+    line = {"color": GREY, "width": 1, "dash": "dot"}
+    look = {"showlegend": False, "hoverinfo": "skip", "line": line}
+    return {"type": "scatter", "mode": "lines", "name": "equal", "x": ends, "y": ends} | look
+
+
+def _deviate(rate: float) -> float:
+    """Where a rate stands on axes on which normal scores give straight lines."""
+    return NormalDist().inv_cdf(min(max(rate, _LEAST), 0.999))

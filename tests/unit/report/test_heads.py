@@ -1,0 +1,73 @@
+"""Pictures of algorithms with several heads."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.report.sample import load_run
+from tests.unit.report.test_noted import figures, folds, titles
+
+from consort.history import Row
+from consort.report.heads import WEIGHT_TITLE, taken_together
+from consort.report.noted import noted_curves, other_notes
+from consort.report.study import Study
+
+TASKS = {
+    "identify": {"metric": "accuracy", "higher_is_better": True},
+    "detect": {"metric": "rmse", "higher_is_better": False},
+}
+CHOICES = {1: [(1, 1), (0, 0)], 2: [(1, 0), (1, 0)], 3: [(-1, -1), (1, 0)]}
+"""By round, what two clients took for the heads of identify and detect."""
+
+
+def notes():
+    for round_, taken in CHOICES.items():
+        for client, pair in enumerate(taken):
+            for task, prefix in zip(("identify", "detect"), pair, strict=True):
+                yield Row(round_, "updates_taken", prefix, f"client-{client}", part=task)
+            weight = 0.9 - 0.1 * round_ - 0.2 * client
+            yield Row(round_, "task_weight", weight, f"client-{client}", part="detect")
+            yield Row(round_, "task_weight", 1 - weight, f"client-{client}", part="identify")
+
+
+def study(folder):
+    return Study.of(
+        [load_run(folder, algorithm="fedmh", tasks=TASKS, clients=2, rounds=3, notes=notes())]
+    )
+
+
+def test_combinations_are_counted_over_rounds_and_clients(tmp_path):
+    run = study(tmp_path).first
+    taken = {task: run.notes("updates_taken")[task] for task in ("identify", "detect")}
+    (trace,) = taken_together(taken)["data"]
+    assert trace["x"] == trace["y"] == ["0", "1", "2"]
+    assert trace["z"] == [[1, 0, 0], [0, 1, 0], [0, 3, 1]]  # rows: identify
+
+
+def test_what_tasks_weigh_is_a_curve_over_the_rounds(tmp_path):
+    figure = noted_curves(study(tmp_path), "task_weight")
+    lines = {t["name"]: t for t in figure["data"] if t.get("showlegend", True)}
+    assert lines.keys() == {"detect", "identify"}
+    assert lines["detect"]["x"] == [1, 2, 3]
+    assert lines["detect"]["y"] == pytest.approx([0.7, 0.6, 0.5])
+    assert lines["identify"]["y"] == pytest.approx([0.3, 0.4, 0.5])
+
+
+def test_the_section_has_all_pictures_and_each_once(tmp_path):
+    html = other_notes(study(tmp_path))
+    assert titles(html) == [
+        WEIGHT_TITLE,
+        "Which updates were taken together",
+        "Updates taken into the head of identify, by client and round",
+        "Updates taken into the head of detect, by client and round",
+        "Weight of identify in a step, by client and round",
+        "Weight of detect in a step, by client and round",
+    ]
+    assert folds(html) == [("fedmh, seed 0: tasks and heads", True)]
+    identify = figures(html)[2]["data"][0]
+    assert identify["z"] == [[2, 2, 0], [1, 2, 2]]
+
+
+def test_algorithms_without_a_search_have_no_map_of_it(tmp_path):
+    weights = [row for row in notes() if row.metric == "task_weight"]
+    runs = [load_run(tmp_path, algorithm="fedmh", tasks=TASKS, clients=2, rounds=3, notes=weights)]
+    assert "updates" not in other_notes(Study.of(runs))

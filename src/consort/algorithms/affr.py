@@ -1,7 +1,8 @@
 """Averaging in which clients count more where the global model is worse than their own.
 
-AFFR, adaptive federated fingerprint recognition, whose weights are those of Zhang, Xu, Yao, Zhang,
-Tian and Wang: Federated Domain Generalization with Generalization Adjustment, CVPR 2023 (FedDG-GA).
+Yan, Xie, Ren, Cao and Chang: Privacy-Preserving Fingerprint Recognition via Federated Adaptive
+Domain Generalization, Computers, Materials & Continua 82, 2025 (AFFR), Algorithm 1. Its weights
+are those of FedDG-GA.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ FORMULAS = {
     "fedas": encoder_alone,
     "fedavg": whole,
     "fedavg_ft": whole,
+    "fedavg_parts": parameters_of_encoder,
     "fedavg_per_task": whole,
     "fedbabu": encoder_alone,
     "feddbe": (model_and_mean_feature, whole),
@@ -134,6 +135,7 @@ FORMULAS = {
     "fedproto": prototypes,
     "fedprox": whole,
     "fedrep": encoder_alone,
+    "fedsta": encoder_alone,  # tails come every ten rounds
     "fedtgp": prototypes,
     "fml": whole,
     "ifca": (two_models, whole),

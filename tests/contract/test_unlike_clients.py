@@ -75,7 +75,8 @@ def test_what_is_shared_decides_who_can_take_part():
         "qfedavg",
         "scaffold",
     }
-    encoders = {"fedas", "fedbabu", "fedhca2", "fedper", "fedrep", "matfl", "mfed"}
+    encoders = {"fedas", "fedavg_parts", "fedbabu", "fedhca2", "fedper", "fedrep", "fedsta"}
+    encoders |= {"matfl", "mfed"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
     for name in ("fedkd", "fml"):

@@ -1,7 +1,7 @@
 """Encoders averaged among those that moved alike, whatever their tasks.
 
-Cai, Chen, Cao, He, Wang, Wang and Zhang: Many-Task Federated Learning: A New Problem Setting and A
-Simple Baseline (MaT-FL), CVPR Workshops 2023.
+Cai, Chen, Liu, Srinivasa, Lee, Kompella and Wang: Many-Task Federated Learning: A New Problem
+Setting and A Simple Baseline (MaT-FL), CVPR Workshops 2023.
 """
 
 from __future__ import annotations

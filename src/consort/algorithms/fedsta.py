@@ -1,0 +1,100 @@
+"""One encoder for all, and from time to time one decoder and head for every task.
+
+Park, Kim, Kim, Kim and Ye: Federated Split Vision Transformer for COVID-19 CXR Diagnosis using
+Task-Agnostic Training (FeSTA), NeurIPS 2021, adapted as in Lu et al.: FedHCA², CVPR 2024.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.local import LocalTraining
+from consort.messages import Each, Payload, Replies
+from consort.params import Params, mean
+from consort.roster import Roster
+from consort.types import Count
+
+ENCODER = "encoder"
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global encoder, and for some clients what shall take the place of their tails."""
+
+    encoder: Params
+    tails: dict[str, Params]
+
+
+@dataclass(frozen=True)
+class FedSTA(Algorithm[Server]):
+    """Averages encoders, and every few rounds decoders and heads among clients of one task."""
+
+    reports: ClassVar[str] = "personal"
+
+    local: LocalTraining = LocalTraining()
+    every: Count = 10
+    """The rounds from one mean of decoders and heads to the next."""
+
+    def start(self, roster: Roster) -> Server:
+        """The common initial encoder."""
+        return Server(roster.shared(ENCODER), {})
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """Everybody trains; encoders are averaged, and in some rounds tails."""
+        due = clients.round % self.every == 0
+        tails = tails_for(server, clients)
+        replies = clients.ask(self.train, encoder=server.encoder, tail=tails, due=due)
+        waiting = {c: tail for c, tail in server.tails.items() if c not in replies}
+        new = task_means(replies.each("tail")) if due else {}
+        return Server(replies.mean(ENCODER, weight="examples"), waiting | new)
+
+    @on_client
+    def train(self, client: Client, encoder: Params, tail: Params, due: bool) -> Payload:
+        """Local epochs of the global encoder and the own tail; the tail is sent if it is due."""
+        self.install(client, encoder, tail)
+        self.local.run(client)
+        trained = Params.of(client.model)
+        client.state["tail"] = trained.without(ENCODER)
+        sent = trained.without(ENCODER) if due else Params({})
+        return {ENCODER: trained.only(ENCODER), "tail": sent, "examples": client.examples}
+
+    def install(self, client: Client, encoder: Params, tail: Params) -> None:
+        """The global encoder under the own tail, or under the one that takes its place."""
+        client.recall("tail")
+        tail.load_into(client.model)
+        encoder.load_into(client.model)
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The global encoder under everybody's tail."""
+        tails = tails_for(server, clients)
+        return clients.ask(self.test, encoder=server.encoder, tail=tails)
+
+    @on_client
+    def test(self, client: Client, encoder: Params, tail: Params) -> Payload:
+        """Scores of the client's own model."""
+        self.install(client, encoder, tail)
+        return {"personal": client.score()}
+
+
+def tails_for(server: Server, clients: Clients) -> Each:
+    """What shall take the place of tails; nothing where they stay."""
+    return Each({client: server.tails.get(client, Params({})) for client in clients.ids})
+
+
+def task_means(tails: dict[str, Params]) -> dict[str, Params]:
+    """Every client's tail with each tensor averaged over those of the same name and shape."""
+    alike: dict[tuple[str, tuple[int, ...]], list[Params]] = defaultdict(list)
+    for tail in tails.values():
+        for name, tensor in tail.items():
+            alike[name, tuple(tensor.shape)].append(Params({name: tensor}))
+
+    def averaged(items: Iterable[tuple[str, Tensor]]) -> Params:
+        return Params({n: mean(alike[n, tuple(tensor.shape)])[n] for n, tensor in items})
+
+    return {client: averaged(tail.items()) for client, tail in tails.items()}

@@ -87,7 +87,11 @@ def _marked(model: str, reported: str) -> str:
 def client_table(study: Study) -> Html:
     """Every client with every task: who it is, and how well it is served."""
     known = study.first.clients
-    lines = [(c, task) for c in sorted(known, key=natural) for task in known[c]["tasks"]]
+    learnt = {task for client in known.values() for task in client["tasks"]}
+    examined = [task for task in study.tasks if task not in learnt]
+    lines = [
+        (c, task) for c in sorted(known, key=natural) for task in (*known[c]["tasks"], *examined)
+    ]
     columns: dict[str, Callable[[ClientTask], Cell | str]] = {
         "Client": lambda line: line[0],
         "Group": lambda line: str(known[line[0]]["group"]),

@@ -12,6 +12,7 @@ from tests.unit.report.test_tables import heads, rows
 from consort.history import Row
 from consort.metrics import verification as measured
 from consort.report.study import Study
+from consort.report.tables import client_table
 from consort.report.verified import CURVE, TASK, det_curves, verification
 
 VERIFY = {"verify": {"metric": "wd_eer", "higher_is_better": False}}
@@ -37,8 +38,8 @@ def study_of(folder, **rates):
             for split in ("test", "unseen_bengali")
             for row in verified(split, client, rate + more, {"0.01": rate + more, "0.1": 0.0})
         ]
-        tasks = TASKS | VERIFY
-        runs.append(load_run(folder / name, algorithm=name, tasks=tasks, clients=2, notes=notes))
+        about = {"tasks": TASKS | VERIFY}
+        runs.append(load_run(folder / name, algorithm=name, about=about, clients=2, notes=notes))
     return Study.of(runs)
 
 
@@ -58,6 +59,12 @@ def test_the_table_has_own_and_unseen_users(tmp_path):
     first = dict(zip(columns, rows(html)[0], strict=True))
     assert (first["Algorithm"], first["unseen bengali EER"]) == ("fedmh", "0.250")
     assert first["unseen bengali AUC"] == "0.750"
+
+
+def test_clients_have_a_line_for_what_nobody_learns(tmp_path):
+    lines = rows(client_table(study_of(tmp_path, fedmh=0.2)))
+    verified = {line[0]: line[-2] for line in lines if line[3] == "verify"}
+    assert verified == {"client-0": "0.200", "client-1": "0.300"}
 
 
 def test_there_is_a_curve_for_every_split(tmp_path):

@@ -12,7 +12,7 @@ from pydantic import Field
 from consort.data.dataset import Dataset
 from consort.data.fingerprints.dataset import Images, Numbers, fingerprint_dataset
 from consort.data.fingerprints.layout import Layout, Scan, find
-from consort.data.fingerprints.pairs import Pairing, paired
+from consort.data.fingerprints.pairs import Pairing, paired, spread
 from consort.data.fingerprints.scaling import squared, without_frame
 from consort.data.signatures.page import read_page
 from consort.errors import UsageError
@@ -148,19 +148,16 @@ def _dataset(
 def _altered(
     real: Sequence[Scan], copies: Sequence[Scan], size: int, zoom: float, per_finger: int
 ) -> Dataset:
-    """Each real print with every altered copy of it."""
-    first = {scan.finger: scan for scan in real}
-    chosen: list[Scan] = []
-    counts = dict.fromkeys(first, 0)
+    """Each real print with its altered copies, or some of them from all levels."""
+    found: dict[str, list[Scan]] = {scan.finger: [] for scan in real}
     for copy in copies:
-        if copy.finger in first and (not per_finger or counts[copy.finger] < per_finger):
-            counts[copy.finger] += 1
-            chosen.append(copy)
+        found.get(copy.finger, []).append(copy)
+    chosen = [copy for own in found.values() for copy in spread(own, per_finger)]
     if not chosen:
         raise UsageError("data set 'socofing' has no altered copy of any real print in it")
-    whole = dict(zip(first, _read(list(first.values()), size, zoom, framed=True), strict=True))
-    changed = _read(chosen, size, zoom, framed=True)
-    pairs = np.stack([np.stack([whole[s.finger] for s in chosen]), changed], axis=1)
+    whole = dict(zip(found, _read(real, size, zoom, framed=True), strict=True))
+    originals = np.stack([whole[copy.finger] for copy in chosen])
+    pairs = np.stack([originals, _read(chosen, size, zoom, framed=True)], axis=1)
     return fingerprint_dataset("socofing", pairs, _numbers(chosen)[0])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from consort.data.fingerprints.dataset import Images, Numbers
 from consort.data.fingerprints.views import second_views
 from consort.errors import UsageError
 
+Item = TypeVar("Item")
 Pairing = Literal["impressions", "augmented"]
 """Two real impressions (the honest protocol), or one and a varied copy of it (the paper's)."""
 
@@ -24,7 +25,7 @@ def paired(
     if pairing == "augmented":
         first = np.repeat([group[0] for group in groups], most or 1)
         return np.stack([images[first], second_views(images[first], seed)], axis=1), fingers[first]
-    rows = [pair for group in groups for pair in _spread(list(combinations(group, 2)), most)]
+    rows = [pair for group in groups for pair in spread(list(combinations(group, 2)), most)]
     if not rows:
         raise UsageError(
             f'data set {name!r} has one impression of each finger: set pairs = "augmented"'
@@ -33,8 +34,8 @@ def paired(
     return images[index], fingers[index[:, 0]]
 
 
-def _spread(pairs: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """All pairs, or so many of them, taken evenly."""
-    if not most or len(pairs) <= most:
-        return list(pairs)
-    return [pairs[place * len(pairs) // most] for place in range(most)]
+def spread(items: Sequence[Item], most: int) -> list[Item]:
+    """All of them, or so many, taken evenly."""
+    if not most or len(items) <= most:
+        return list(items)
+    return [items[place * len(items) // most] for place in range(most)]

@@ -125,3 +125,17 @@ def test_real_prints(real_data):
     shares = partition(dataset, 4, Cut(by="domain", validation=0.2, test=0.2), 0)
     assert [len(share.test) for share in shares] == [2 * 28] * 4
     assert len(load_dataset("socofing", 0, real_data, per_finger=1)) == 400
+
+
+def test_few_altered_copies_come_from_all_levels(tmp_path):
+    levels = ("Easy", "Medium", "Hard")
+    copies = [
+        f"Altered/Altered-{level}/1__M_Left_index_finger_{change}.BMP"
+        for level in levels
+        for change in ("CR", "Obl", "Zcut")
+    ]
+    draw_all(tmp_path / "SOCOFing", [SOCOFING[0], *copies])
+    few = load_dataset("socofing", 0, tmp_path, **SMALL, pairs="altered", per_finger=3)
+    for row, level in enumerate(sorted(levels)):
+        own = load_dataset("socofing", 0, tmp_path, **SMALL, pairs="altered", levels=[level])
+        assert (own.examples.inputs[0, 1] == few.examples.inputs[row, 1]).all()

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from consort.aggregation.combination import Update, combination, inner
 from consort.aggregation.conflict_averse import Rescale, conflict_averse_factors
 from consort.aggregation.cross_attention import attend
@@ -77,20 +80,27 @@ class FedHCA2(Algorithm[Server]):
         replies = clients.ask(self.train, model=models_for(server, clients))
         after: dict[str, Params] = replies.each("model")
         updates = {c: Update(server.models[c], model) for c, model in after.items()}
-        weights, speeds = self.learnt(server, updates)
         encoders = {c: part(update, ENCODER) for c, update in updates.items()}
-        common = self.agreed(list(encoders.values()))
+        products = gram([*encoders.values(), *([server.common] if server.attended else [])])
+        slopes = -products[len(encoders) :, : len(encoders)].sum(0)
+        weights, speeds = self.learnt(
+            server, updates, dict(zip(encoders, slopes.tolist(), strict=True))
+        )
+        common = self.agreed(list(encoders.values()), products)
         attended = attend({c: part(update, DECODERS) for c, update in updates.items()})
         models = {
-            client: grouped(client, model, encoders, server.alike)
-            + weighted(common | attended[client], weights[client])
+            client: joined(
+                grouped(client, model, encoders, server.alike),
+                common | attended[client],
+                weights[client],
+            )
             for client, model in after.items()
         }
         self.note(clients, weights)
         return Server(server.models | models, weights, speeds, common, attended, server.alike)
 
     def learnt(
-        self, server: Server, updates: Mapping[str, Update]
+        self, server: Server, updates: Mapping[str, Update], of_encoders: Mapping[str, float]
     ) -> tuple[dict[str, Weights], dict[str, Weights]]:
         """One step for the weights of those who trained from what was added to them last time.
 
@@ -98,8 +108,9 @@ class FedHCA2(Algorithm[Server]):
         """
         weights, speeds = dict(server.weights), dict(server.speeds)
         for client in updates.keys() & server.attended.keys():
-            added = server.common | server.attended[client]
-            slopes = {p: -inner(added.only(p), updates[client]) for p in weights[client]}
+            seen = server.attended[client]
+            slopes = {p: -inner(seen.only(p), updates[client]) for p in weights[client]}
+            slopes[ENCODER] = of_encoders[client]
             speeds[client] = {
                 p: self.hyper_momentum * speeds[client][p]
                 + (slopes[p] if 0 <= weight <= 1 else 0.0)
@@ -110,9 +121,10 @@ class FedHCA2(Algorithm[Server]):
             weights[client] = {p: cut(w) for p, w in moved.items()} if self.project else moved
         return weights, speeds
 
-    def agreed(self, encoders: Sequence[Update]) -> Params:
+    def agreed(self, encoders: Sequence[Update], products: Tensor) -> Params:
         """The paper's U: the update of the encoders that is best for the one it is worst for."""
-        factors = conflict_averse_factors(gram(encoders), self.c, self.rescale)
+        count = len(encoders)
+        factors = conflict_averse_factors(products[:count, :count], self.c, self.rescale)
         return combination(encoders, factors.tolist())
 
     def note(self, clients: Clients, weights: Mapping[str, Weights]) -> None:
@@ -179,9 +191,14 @@ def grouped(
     return model | Params({name: encoders[client].before[name] + mean[name] for name in mean})
 
 
-def weighted(added: Params, weights: Weights) -> Params:
-    """What others contribute, every part times its weight."""
-    return Params({name: tensor * cut(weights[part_of(name)]) for name, tensor in added.items()})
+def joined(model: Params, added: Params, weights: Weights) -> Params:
+    """A model and what others contribute to it, every part times its weight."""
+    return Params(
+        {
+            name: torch.add(tensor, added[name], alpha=cut(weights[part_of(name)]))
+            for name, tensor in model.items()
+        }
+    )
 
 
 def cut(weight: float) -> float:

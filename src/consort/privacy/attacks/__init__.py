@@ -1,0 +1,1 @@
+"""What somebody who sees a client's messages, or its model, can find out about its examples."""

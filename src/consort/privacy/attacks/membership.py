@@ -1,0 +1,93 @@
+"""Whether an example was trained on, guessed from how well a model does on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from consort.data.examples import Examples
+from consort.metrics.biometric import area_under_curve
+from consort.models.multitask import MultiTaskModel
+from consort.scoring import batch_size
+from consort.tasks import Task
+
+Scores = NDArray[np.float64]
+FEWEST = 4
+"""Examples of each kind without which nothing can be said."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """How well members are told from others; half of both chose the threshold."""
+
+    auc: float
+    """Probability that a member looks more like one than another example does: 0.5 is chance."""
+    error: float
+    """The standard error of `auc`, from so few examples."""
+    advantage: float
+    """Members found minus others taken for members, in shares: 0 is chance, 1 is certainty."""
+    members: int
+    others: int
+    """Examples of either kind that were judged."""
+
+
+def tell_members(members: Scores, others: Scores) -> Membership:
+    """Judges scores that are high for members: a threshold from even places, rates on odd ones."""
+    known, judged = (members[::2], others[::2]), (members[1::2], others[1::2])
+    threshold = best_threshold(*known)
+    found, wrong = (float(np.mean(scores >= threshold)) for scores in judged)
+    auc = area_under_curve(*judged)
+    sizes = (len(judged[0]), len(judged[1]))
+    return Membership(auc, area_error(auc, *sizes), found - wrong, *sizes)
+
+
+def best_threshold(members: Scores, others: Scores) -> float:
+    """The lowest score with the largest difference between the shares that reach it."""
+    candidates = np.unique(np.concatenate([members, others, [np.inf]]))
+    gains = [np.mean(members >= edge) - np.mean(others >= edge) for edge in candidates]
+    return float(candidates[int(np.argmax(gains))])
+
+
+def area_error(auc: float, members: int, others: int) -> float:
+    """Hanley and McNeil's standard error of an area under a curve (1982)."""
+    one, two = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+    variance = auc * (1 - auc) + (members - 1) * (one - auc**2) + (others - 1) * (two - auc**2)
+    return math.sqrt(max(variance, 0.0) / (members * others))
+
+
+def within_class(scores: Scores, labels: NDArray[np.int64], known: NDArray[np.bool_]) -> Scores:
+    """Scores minus the mean of the known ones of the same class: a threshold for each class."""
+    found = scores - scores[known].mean()
+    for label in np.unique(labels):
+        alike = labels == label
+        if (alike & known).any():
+            found[alike] = scores[alike] - scores[alike & known].mean()
+    return found
+
+
+@torch.inference_mode()
+def losses(model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples) -> Scores:
+    """The loss of every example on its own, all tasks together; NaN where it has none."""
+    model.eval()
+    found = []
+    for batch in examples.batches(batch_size(tasks, examples)):
+        outputs = model(batch.inputs, tasks)
+        for row in range(len(batch)):
+            found.append(_loss(outputs, tasks, batch, row))
+    return np.array(found, dtype=np.float64)
+
+
+def _loss(
+    outputs: Mapping[str, Tensor], tasks: Mapping[str, Task], batch: Examples, row: int
+) -> float:
+    here = slice(row, row + 1)
+    return sum(
+        task.loss(outputs[name][here], batch.targets[name][here]).item()
+        for name, task in tasks.items()
+    )

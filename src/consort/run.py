@@ -104,21 +104,37 @@ class Run:
                     self._round(round_, engine)
         return self.history
 
-    def saved(self) -> dict[str, Any] | None:
-        """What the last finished round left: `round`, `server`, and the length of `history`."""
+    def saved(self, back: int = 0) -> dict[str, Any] | None:
+        """What the last finished round left: `round`, `server`, and the length of `history`.
+
+        The round before it is one step `back`; older ones are not kept.
+        """
         found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
-        if not found:
+        if len(found) <= back:
             return None
         state = self.algorithm.state_type()
-        content: dict[str, Any] = checkpoint.load(found[-1], {state.__name__: state})
+        content: dict[str, Any] = checkpoint.load(found[-1 - back], {state.__name__: state})
         return content
+
+    def once_more(
+        self, round_: int, server: Any, store: StateStore, wrap: Callable[[Engine], Engine]
+    ) -> Any:
+        """The server's state after a round that is made again from the state before it.
+
+        Clients remember what is in `store`, and `wrap` may listen; the run itself stays as it is.
+        """
+        self.federation.compute.apply()
+        with ExitStack() as stack:
+            engine = wrap(self._engine(stack, store))
+            try:
+                return self.algorithm.round(server, self._cohort(round_, engine))
+            except NoReplies:
+                return server
 
     def _round(self, round_: int, engine: Engine) -> None:
         start = time.perf_counter()
-        ids = self.federation.client_ids
-        present = cohort(ids, self.schedule.participation, self.seed, round_)
-        self.watcher.round_started(round_, len(present))
-        clients = self._clients(present, round_, engine)
+        clients = self._cohort(round_, engine)
+        self.watcher.round_started(round_, len(clients.ids))
         try:
             self.server = self.algorithm.round(self.server, clients)
             self._keep_notes(clients)
@@ -131,6 +147,11 @@ class Run:
             self._evaluate(round_, engine)
         self._note(round_, "peak_memory_mib", _peak_memory())
         self._save(round_)
+
+    def _cohort(self, round_: int, engine: Engine) -> Clients:
+        ids = self.federation.client_ids
+        present = cohort(ids, self.schedule.participation, self.seed, round_)
+        return self._clients(present, round_, engine)
 
     def _clients(
         self, ids: tuple[str, ...], round_: int, engine: Engine, evaluation: bool = False
@@ -169,20 +190,19 @@ class Run:
                         place = (client, task, split, model, part)
                         self.history.add(Row(round_, metric, value, *place, scores["n"]))
 
-    def _engine(self, stack: ExitStack) -> Engine:
+    def _engine(self, stack: ExitStack, store: StateStore | None = None) -> Engine:
         folder = self.folder and self.folder / "clients"
         if folder is None and (self.engine or self.workers > 1):  # processes share states on disk
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
         if self.federation.verification:
             import sklearn.svm  # noqa: F401 - once, and not in every worker
 
-        store = StateStore(folder)
         host = ClientHost(
             self.federation,
             self.algorithm,
             self.seed,
             self.schedule.rounds,
-            store,
+            store or StateStore(folder),
             self.schedule.tuning_epochs,
         )
         engine = self._start_engine(host)

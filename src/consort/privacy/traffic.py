@@ -1,0 +1,135 @@
+"""What a finished run really sent: its last round, made once more while somebody listens.
+
+Randomness is a function of seed, round and client, so nothing has to be recorded during a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from consort.checkpoint import StateStore
+from consort.engines.wrappers import Wrapper
+from consort.errors import Failure
+from consort.messages import Call, Reply, encode
+from consort.params import BUFFERS, Params, has_role
+from consort.run import Run
+
+
+@dataclass
+class Listening(Wrapper):
+    """Keeps what some clients are asked and answer, as the server sees it."""
+
+    clients: Sequence[str]
+    heard: list[tuple[Call, Reply]] = field(default_factory=list)
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        """Passes everything on; errors are no messages."""
+        for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
+            if call.client in self.clients and reply.error is None:
+                self.heard.append((call, reply))
+            yield reply
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The messages of some clients in one round."""
+
+    round: int
+    exchanges: list[tuple[Call, Reply]]
+    same: bool
+    """Whether the round ended as it did in the run, bit for bit."""
+
+    def of(self, client: str) -> list[tuple[Call, Reply]]:
+        """The calls of one client with their replies, in order."""
+        return [(call, reply) for call, reply in self.exchanges if call.client == client]
+
+
+def last_traffic(run: Run, clients: Sequence[str]) -> Traffic:
+    """What was said to some clients, and what they said, in the last finished round of a run."""
+    saved, before = run.saved(), run.saved(back=1)
+    if saved is None:
+        raise Failure(
+            f"{run.folder}: no round is finished yet; go on with `consort resume {run.folder}`"
+        )
+    number: int = saved["round"]
+    if before is None and number > 1:
+        raise Failure(f"{run.folder}: the state before round {number} is gone: start the run again")
+    server = before["server"] if before else run.algorithm.start(run.federation.roster)
+    listeners: list[Listening] = []
+
+    def listen(engine: Any) -> Listening:
+        listeners.append(Listening(engine, clients))
+        return listeners[0]
+
+    after = run.once_more(number, server, remembered(run, number), listen)
+    same = encode(after) == encode(saved["server"])
+    return Traffic(number, listeners[0].heard, same)
+
+
+def remembered(run: Run, round_: int) -> StateStore:
+    """What clients knew before a round, in memory: the run's own files stay as they are."""
+    written, store = StateStore(run.folder and run.folder / "clients"), StateStore()
+    for client in run.federation.client_ids:
+        if data := written.read(client, (round_, 0)):
+            store.write(client, (round_ - 1, 0), data)
+    return store
+
+
+@dataclass(frozen=True)
+class Update:
+    """What stands for a client's gradient in its messages."""
+
+    model: Params
+    """The weights it was computed from, as far as the server knows them."""
+    direction: Params
+    """By what they went down, of the parameters that were sent."""
+    signed: bool
+    """Whether up and down are known: a difference of models tells, a bare update does not."""
+
+
+def updates(call: Call, reply: Reply, initial: Params) -> list[Update]:
+    """What can be taken for gradients in a reply, the longest first.
+
+    What was sent is a model if it is nearer to a received one than to zero, and else an update.
+    Parameters that never travel are taken for what they were in the beginning.
+    """
+    received = sorted(params_in(call.payload, initial), key=Params.norm)
+    found = []
+    for sent in params_in(reply.content, initial):
+        known = initial | (received[-1] if received else {})
+        alike = [model for model in received if sent.keys() <= model.keys()]
+        parts = [Params({name: model[name] for name in sent}) for model in alike]
+        nearest = min(parts, key=lambda part: (part - sent).norm(), default=sent.zeros())
+        if (nearest - sent).norm() < sent.norm():
+            found.append(Update(known | nearest, nearest - sent, True))
+        elif sent.norm() > 0:
+            found.append(Update(known, sent, False))
+    return sorted(found, key=lambda update: update.direction.size, reverse=True)
+
+
+def params_in(value: Any, like: Params) -> list[Params]:
+    """All `Params` in a payload, each without statistics and without what has another shape."""
+    return [part for part in (_fitting(p, like) for p in _all_params(value)) if len(part)]
+
+
+def _all_params(value: Any) -> list[Params]:
+    if isinstance(value, Params):
+        return [value]
+    if isinstance(value, Tensor) or not isinstance(value, Mapping | list | tuple):
+        return []
+    items = value.values() if isinstance(value, Mapping) else value
+    return [params for item in items for params in _all_params(item)]
+
+
+def _fitting(params: Params, like: Params) -> Params:
+    return Params(
+        {
+            name: tensor
+            for name, tensor in params.items()
+            if name in like and like[name].shape == tensor.shape and not has_role(name, BUFFERS)
+        }
+    )

@@ -127,14 +127,16 @@ class Run:
         with ExitStack() as stack:
             engine = wrap(self._engine(stack, store))
             try:
-                return self.algorithm.round(server, self._cohort(round_, engine))
+                clients = self._clients(self._present(round_), round_, engine)
+                return self.algorithm.round(server, clients)
             except NoReplies:
                 return server
 
     def _round(self, round_: int, engine: Engine) -> None:
         start = time.perf_counter()
-        clients = self._cohort(round_, engine)
-        self.watcher.round_started(round_, len(clients.ids))
+        present = self._present(round_)
+        self.watcher.round_started(round_, len(present))
+        clients = self._clients(present, round_, engine)
         try:
             self.server = self.algorithm.round(self.server, clients)
             self._keep_notes(clients)
@@ -148,10 +150,9 @@ class Run:
         self._note(round_, "peak_memory_mib", _peak_memory())
         self._save(round_)
 
-    def _cohort(self, round_: int, engine: Engine) -> Clients:
+    def _present(self, round_: int) -> tuple[str, ...]:
         ids = self.federation.client_ids
-        present = cohort(ids, self.schedule.participation, self.seed, round_)
-        return self._clients(present, round_, engine)
+        return cohort(ids, self.schedule.participation, self.seed, round_)
 
     def _clients(
         self, ids: tuple[str, ...], round_: int, engine: Engine, evaluation: bool = False

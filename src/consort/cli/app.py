@@ -215,6 +215,21 @@ def inspect(
     Screen(quiet, json).federation(description, page)
 
 
+@app.command()
+def audit(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+) -> None:
+    """Attack what a run really sent, and write a page about what leaks."""
+    from consort.privacy.audit import audit as attack
+    from consort.report.audit import write_audit
+    from consort.results import Result
+
+    result = Result.load(folder)
+    page = write_audit(attack(folder), result, out or folder / "audit.html")
+    typer.echo(str(page))
+
+
 @app.command(name="list")
 def list_(what: Annotated[Listing, typer.Argument(help="What to list.")]) -> None:
     """List what there is: algorithms, models, data sets, tasks, recipes, metrics."""

@@ -113,16 +113,17 @@ def updates(call: Call, reply: Reply, initial: Params) -> list[Update]:
 
 def params_in(value: Any, like: Params) -> list[Params]:
     """All `Params` in a payload, each without statistics and without what has another shape."""
-    return [part for part in (_fitting(p, like) for p in _all_params(value)) if len(part)]
+    return [part for part in (_fitting(p, like) for p in all_params(value)) if len(part)]
 
 
-def _all_params(value: Any) -> list[Params]:
+def all_params(value: Any) -> list[Params]:
+    """All `Params` in a payload, however deep."""
     if isinstance(value, Params):
         return [value]
     if isinstance(value, Tensor) or not isinstance(value, Mapping | list | tuple):
         return []
     items = value.values() if isinstance(value, Mapping) else value
-    return [params for item in items for params in _all_params(item)]
+    return [params for item in items for params in all_params(item)]
 
 
 def _fitting(params: Params, like: Params) -> Params:

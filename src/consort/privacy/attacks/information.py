@@ -48,7 +48,8 @@ def _binned(values: Numbers) -> NDArray[np.int64]:
     """The bin of every value, from the lowest to the highest of its column."""
     low, span = values.min(0), np.ptp(values, axis=0)
     shares = (values - low) / np.where(span > 0, span, 1.0)
-    return np.minimum((shares * BINS).astype(np.int64), BINS - 1)
+    bins: NDArray[np.int64] = np.minimum((shares * BINS).astype(np.int64), BINS - 1)
+    return bins
 
 
 def _shared(fields: NDArray[np.int64], codes: NDArray[np.int64]) -> float:

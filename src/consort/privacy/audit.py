@@ -1,0 +1,171 @@
+"""Attacks on what a finished run really sent, whatever its algorithm is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from consort.assembly import read_description, resume_run
+from consort.data.dataset import as_is
+from consort.engines.choice import EngineName
+from consort.engines.wrappers import bytes_by_role
+from consort.federation import Federation
+from consort.local import LocalTraining
+from consort.messages import Call, Reply, tensors_in
+from consort.models.multitask import MultiTaskModel
+from consort.params import Params
+from consort.privacy.attacks.membership import Membership
+from consort.privacy.attacks.recovery import Recovery
+from consort.privacy.obfuscation import FpDfsn
+from consort.privacy.traffic import Update, all_params, last_traffic, updates
+from consort.privacy.victim import Victim, sent_model
+from consort.recipe import recipe_of
+from consort.run import Run
+from consort.seats import Seat, seats_of
+from consort.use.trained import reported_model
+
+VICTIMS = 2
+"""Clients that are attacked, the first ones; the others send the same kinds of messages."""
+STEPS = 300
+"""Of every inversion."""
+
+Told = dict[str, Membership | str] | str
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One entry of a client's answer."""
+
+    method: str
+    entry: str
+    kind: str
+    roles: dict[str, int]
+    """Bytes by role; plain numbers count as nothing."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What attackers got from one client; text where nothing could be tried, and why."""
+
+    client: str
+    sent: list[Sent]
+    inversion: Recovery | str
+    imprint: Recovery | str
+    whose: str
+    """Which model the membership of examples was guessed with."""
+    membership: Told
+    information: tuple[float, float] | str
+    """Mutual information of pictures and features, and entropy of features, in bits."""
+    rescaled: Recovery | None
+    """Pictures from which obfuscation was divided away, if there was one."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All that was tried on a run."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    round: int
+    same: bool
+    """Whether the round that was overheard ended as it did in the run, bit for bit."""
+    findings: list[Finding]
+
+
+def audit(folder: Path, steps: int = STEPS) -> Audit:
+    """Overhears the last finished round of the run in a folder, and attacks its first clients."""
+    about = read_description(folder)
+    run = resume_run(folder, workers=1, engine=EngineName.embedded)
+    chosen = run.federation.client_ids[:VICTIMS]
+    traffic = last_traffic(run, chosen)
+    findings = [attacked(run, about, c, traffic.of(c), steps) for c in chosen]
+    return Audit(folder, about, traffic.round, traffic.same, findings)
+
+
+def attacked(
+    run: Run, about: Mapping[str, Any], client: str, heard: list[tuple[Call, Reply]], steps: int
+) -> Finding:
+    """Everything that is tried on one client."""
+    federation = _federation(run)
+    blueprint = federation.blueprint(client)
+    victim = Victim(
+        client,
+        blueprint.fresh,
+        federation.members[client].tasks,
+        federation.data(client),
+        run.seed,
+    )
+    directions: list[Update] = []
+    for call, reply in heard:
+        directions += updates(call, reply, blueprint.params)
+    model, whose = _exposed(run, victim, heard)
+    local = getattr(run.algorithm, "local", LocalTraining())
+    return Finding(
+        client,
+        [sent for call, reply in heard for sent in described(call, reply)],
+        victim.invert(directions, steps),
+        victim.imprint(),
+        whose,
+        victim.membership(model, local),
+        victim.information(model),
+        _rescaled(victim, about),
+    )
+
+
+def described(call: Call, reply: Reply) -> list[Sent]:
+    """What a reply holds, entry by entry."""
+    return [
+        Sent(call.method, name, kind_of(value), bytes_by_role(tensors_in(value)))
+        for name, value in reply.content.items()
+    ]
+
+
+def kind_of(value: Any) -> str:
+    """What an entry of a message is, in words."""
+    if isinstance(value, Params):
+        return f"parameters of a model, {value.size:,} numbers"
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.numel():,} numbers"
+    if isinstance(value, Mapping | list | tuple):
+        tensors = tensors_in(value)
+        numbers = sum(tensor.numel() for _, tensor in tensors)
+        return f"{len(tensors)} tensors, {numbers:,} numbers" if tensors else "numbers or text"
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _federation(run: Run) -> Federation:
+    table = run.algorithm.companion
+    return run.federation if table is None else run.federation.accompanied(table)
+
+
+def _exposed(
+    run: Run, victim: Victim, heard: list[tuple[Call, Reply]]
+) -> tuple[MultiTaskModel, str]:
+    """The model that the client sent, or if it sent none, the one that it would hand out."""
+    replies = [params for _, reply in heard for params in all_params(reply.content)]
+    sent = sent_model(replies, victim.fresh())
+    if sent is not None:
+        return sent, "the model that the client sent"
+    reported = reported_model(run, victim.client)
+    assert reported is not None  # a round was overheard, so one is finished
+    return reported.model, "the model that the run reports, which the server has not seen whole"
+
+
+def _rescaled(victim: Victim, about: Mapping[str, Any]) -> Recovery | None:
+    seat = _seat(victim.client, about)
+    if seat is None or not isinstance(seat.obfuscate, partial):
+        return None
+    way: FpDfsn = seat.obfuscate.func  # type: ignore[assignment]
+    return victim.rescale(way, replace(seat, obfuscate=as_is).load().train)
+
+
+def _seat(client: str, about: Mapping[str, Any]) -> Seat | None:
+    """Where a client sits; nowhere, if it is all clients in one."""
+    recipe = recipe_of({k: v for k, v in about["recipe"].items() if v is not None}, "the run")
+    data = Path(about["data"]) if about["data"] else None
+    return seats_of(recipe, about["seed"], data).get(client)

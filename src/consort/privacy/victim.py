@@ -1,0 +1,240 @@
+"""One client under attack: what is taken from its messages and its model, or why nothing is."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from consort.client import Client
+from consort.data.examples import Examples, Splits
+from consort.errors import ConsortError
+from consort.local import LocalTraining
+from consort.models.multitask import MultiTaskModel
+from consort.params import Params, slots
+from consort.privacy.attacks.imprint import Imprint, imprinted, laplace_cutoffs
+from consort.privacy.attacks.information import entropy, mutual_information
+from consort.privacy.attacks.inversion import Gradient, Inverted, invert
+from consort.privacy.attacks.membership import (
+    FEWEST,
+    Membership,
+    Scores,
+    losses,
+    tell_members,
+    within_class,
+)
+from consort.privacy.attacks.recovery import Recovery, as_pictures, beside, bounds_of, recovery
+from consort.privacy.attacks.rescale import rescaled
+from consort.privacy.obfuscation import FpDfsn
+from consort.privacy.traffic import Update
+from consort.randomness import derive, generator_for
+from consort.tasks import Task
+
+EXAMPLES = 4
+"""Examples that inversion looks for at once."""
+BATCH = 8
+"""Examples of the step in which a malicious server looks."""
+BINS = 128
+MOST = 400
+"""Members and others whose losses are looked at."""
+REFERENCE_EPOCHS = 10
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A client as attackers know it, its kind of model and its tasks; its data judge them."""
+
+    client: str
+    fresh: Callable[[], MultiTaskModel]
+    """Its kind of model with initial weights."""
+    tasks: Mapping[str, Task]
+    data: Splits
+    seed: int
+
+    def invert(self, updates: Sequence[Update], steps: int) -> Recovery | str:
+        """Looks for examples that explain what was sent."""
+        inputs = self.data.train.inputs
+        if not inputs.is_floating_point():
+            return "Examples are texts, which have no slope to descend along: not tried."
+        useful = [update for update in updates if update.direction.only(*_SEEING)]
+        if not useful:
+            return (
+                "Nothing was sent that inputs can be computed from: no update of the part of the "
+                "model that sees them left the client. Not tried."
+            )
+        if not len(self.data.train):
+            return "The client has no training examples."
+        found = self._inverted(useful[0], steps)
+        return self._judged(found.inputs, self.data.train.rows(0, self._most()), found.cosine)
+
+    def _most(self) -> int:
+        return min(MOST, len(self.data.train))
+
+    def _inverted(self, update: Update, steps: int) -> Inverted:
+        known = self.data.train.rows(0, min(EXAMPLES, len(self.data.train)))
+        bounds = bounds_of(self.data.train.inputs)
+        generator = generator_for(self.seed, self.client, "inversion")
+        share = torch.rand(known.inputs.shape, generator=generator)
+        start = bounds[0] + (bounds[1] - bounds[0]) * share
+        model = copy.deepcopy(self.fresh()).eval()
+        update.model.load_into(model)
+        gradient = self._gradient(model, list(update.direction), known.targets)
+        signs = (1.0,) if update.signed else (1.0, -1.0)
+        tried = [
+            invert(
+                gradient, [part * sign for part in update.direction.values()], start, bounds, steps
+            )
+            for sign in signs
+        ]
+        return max(tried, key=lambda found: found.cosine)
+
+    def _gradient(
+        self, model: MultiTaskModel, names: Sequence[str], targets: Mapping[str, Tensor]
+    ) -> Gradient:
+        params = [slots(model)[name] for name in names]
+
+        def gradient(inputs: Tensor) -> list[Tensor]:
+            loss = self._loss(model, inputs, targets)
+            found = torch.autograd.grad(loss, params, create_graph=True, allow_unused=True)
+            return [
+                torch.zeros_like(param) if grad is None else grad
+                for grad, param in zip(found, params, strict=True)
+            ]
+
+        return gradient
+
+    def _loss(self, model: MultiTaskModel, inputs: Tensor, targets: Mapping[str, Tensor]) -> Tensor:
+        models = [model] if model.companion is None else [model, model.companion]
+        outputs = [one(inputs, self.tasks) for one in models]
+        found = [t.loss(o[name], targets[name]) for o in outputs for name, t in self.tasks.items()]
+        return torch.stack(found).sum()
+
+    def imprint(self) -> Recovery | str:
+        """What a server would get that puts a layer of its own in front of the model."""
+        batch = self.data.train.rows(0, min(BATCH, len(self.data.train)))
+        if not batch.inputs.is_floating_point():
+            return "Examples are texts, which cannot be averaged: not tried."
+        if not len(batch) or not len(self.data.test):
+            return "There are too few examples to try."
+        means = as_pictures(self.data.test.inputs).flatten(1).mean(1)
+        middle = means.median().item()
+        cutoffs = laplace_cutoffs(BINS, middle, max((means - middle).abs().mean().item(), 1e-6))
+        pictures = as_pictures(batch.inputs)
+        layer, model = Imprint(pictures.shape[1:], cutoffs), copy.deepcopy(self.fresh()).eval()
+        loss = self._loss(model, layer(pictures).view_as(batch.inputs), batch.targets)
+        grads = torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias])
+        found = imprinted(*grads).view(-1, *pictures.shape[1:])
+        return self._judged(found, batch) if len(found) else "No gradient came through."
+
+    def _judged(self, found: Tensor, originals: Examples, cosine: float = math.nan) -> Recovery:
+        others = self.data.test if len(self.data.test) else self.data.train
+        mean = others.inputs.mean(0, keepdim=True)
+        bounds = bounds_of(self.data.train.inputs)
+        return recovery(found, originals.inputs, mean, bounds, cosine)
+
+    def membership(
+        self, model: MultiTaskModel, local: LocalTraining
+    ) -> dict[str, Membership | str] | str:
+        """How well training examples are told from test examples by the losses of a model."""
+        train, test = (_some(part) for part in (self.data.train, self.data.test))
+        members, others = losses(model, self.tasks, train), losses(model, self.tasks, test)
+        judged = [np.isfinite(members), np.isfinite(others)]
+        if min(kept.sum() for kept in judged) < FEWEST:
+            return f"There are fewer than {FEWEST} examples to train on or to test on: not tried."
+
+        def told(one: Scores, other: Scores) -> Membership:
+            return tell_members(one[judged[0]], other[judged[1]])
+
+        found: dict[str, Membership | str] = {"loss": told(-members, -others)}
+        labels = self._labels(train), self._labels(test)
+        if labels[0] is not None and labels[1] is not None:
+            everything = np.concatenate([-members, -others])
+            known = np.concatenate([np.arange(len(part)) % 2 == 0 for part in labels])
+            known &= np.concatenate(judged)
+            relative = within_class(everything, np.concatenate(labels), known)
+            found["loss within its class"] = told(*np.split(relative, [len(members)]))
+        reference = self.reference(local)
+        if isinstance(reference, str):
+            found["loss minus that of a reference"] = reference
+        else:
+            easier = [losses(reference, self.tasks, part) for part in (train, test)]
+            found["loss minus that of a reference"] = told(easier[0] - members, easier[1] - others)
+        return found
+
+    def _labels(self, examples: Examples) -> NDArray[np.int64] | None:
+        for target in examples.targets.values():
+            if target.ndim == 1 and not target.is_floating_point():
+                return target.numpy()
+        return None
+
+    def reference(self, local: LocalTraining) -> MultiTaskModel | str:
+        """A model of the same kind that saw only validation data: how hard examples are."""
+        similar = self.data.validation
+        if not len(similar):
+            return "There are no validation examples to train a reference on."
+        model = copy.deepcopy(self.fresh())
+        model.companion = None
+        client = Client(
+            self.client,
+            model,
+            dict(self.tasks),
+            replace(self.data, train=similar),
+            {},
+            generator_for(self.seed, self.client, "reference"),
+            1,
+            1,
+        )
+        torch.default_generator.manual_seed(derive(self.seed, self.client, "reference"))
+        try:
+            replace(local, epochs=REFERENCE_EPOCHS, steps=None, warmup=0).run(client)
+        except ConsortError as error:
+            return f"A reference could not be trained: {error}."
+        return model
+
+    def information(self, model: MultiTaskModel) -> tuple[float, float] | str:
+        """Bits that features tell of pictures, and bits in the features."""
+        inputs = _some(self.data.test).inputs
+        if inputs.ndim not in (4, 5) or not len(inputs):
+            return "Examples are no pictures: not measured."
+        with torch.inference_mode():
+            features = model.eval().encoder(inputs)
+        if not isinstance(features, Tensor):
+            return "The encoder gives maps of several sizes, not one vector: not measured."
+        vectors = features.flatten(2).mean(2) if features.ndim > 2 else features
+        first = inputs[:, 0] if inputs.ndim == 5 else inputs
+        pictures, values = first.mean(1).double().numpy(), vectors.double().numpy()
+        rng = np.random.default_rng(derive(self.seed, self.client, "information"))
+        return mutual_information(pictures, values, rng), entropy(values)
+
+    def rescale(self, way: FpDfsn, clean: Examples) -> Recovery:
+        """Divides obfuscation away; the blind guess is the obfuscated picture as it is."""
+        seen, originals = (as_pictures(part.inputs[:BATCH]) for part in (self.data.train, clean))
+        return beside(rescaled(seen, way.beta), originals, seen)
+
+
+_SEEING = ("encoder", "companion.encoder")
+"""The parts of a model whose gradients depend on inputs themselves, not only on features."""
+
+
+def _some(examples: Examples) -> Examples:
+    """Evenly many over all examples, if there are more than are looked at."""
+    if len(examples) <= MOST:
+        return examples
+    return examples.take(torch.linspace(0, len(examples) - 1, MOST).long())
+
+
+def sent_model(replies: Sequence[Params], fresh: MultiTaskModel) -> MultiTaskModel | None:
+    """The client's whole model, if its messages hold it."""
+    whole = {name for name, _ in fresh.named_parameters()}
+    for params in replies:
+        if whole <= params.keys():
+            model = copy.deepcopy(fresh)
+            params.load_into(model)
+            return model
+    return None

@@ -1,0 +1,69 @@
+"""Small pictures inside a page: what was recovered, under the original it comes nearest to."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+
+from torch import Tensor
+
+from consort.privacy.attacks.recovery import Recovery
+from consort.privacy.attacks.similarity import Similarity
+from consort.report.html import Html, join, table, tag
+from consort.report.numbers import UNKNOWN, score
+
+MOST = 8
+"""Pictures that are shown."""
+
+
+def gallery(found: Recovery) -> Html:
+    """Originals above what was recovered, if they are pictures, and the scores of all."""
+    shown = zip(found.originals[:MOST], found.found, found.scores, strict=False)
+    pictures = [_pair(*one) for one in shown] if found.originals.ndim == 4 else []
+    return join(
+        [
+            tag("div", *pictures, class_="pictures") if pictures else None,
+            scores(found),
+        ]
+    )
+
+
+def scores(found: Recovery) -> Html:
+    """One line for what was recovered and one for the blind guess."""
+    lines = {"recovered": found.scores, "blind guess": found.blind}
+    return table(
+        lines.items(),
+        {
+            "": lambda line: line[0],
+            "MSE": lambda line: score(_mean(line[1], "mse")),
+            "PSNR (dB)": lambda line: score(_mean(line[1], "psnr")),
+            "SSIM": lambda line: score(_mean(line[1], "ssim")),
+        },
+    )
+
+
+def _mean(values: list[Similarity], name: str) -> float:
+    return sum(getattr(value, name) for value in values) / len(values)
+
+
+def _pair(original: Tensor, found: Tensor, how: Similarity) -> Html:
+    likeness = UNKNOWN if math.isnan(how.ssim) else f"{how.ssim:.2f}"
+    return tag(
+        "figure",
+        picture(original, "original"),
+        picture(found, "recovered"),
+        tag("figcaption", f"{how.psnr:.1f} dB, SSIM {likeness}"),
+    )
+
+
+def picture(pixels: Tensor, name: str) -> Html:
+    """An image (channels, height, width) with values from 0 to 1; grey unless it has three."""
+    from PIL import Image
+
+    colours = pixels if len(pixels) == 3 else pixels.mean(0, keepdim=True)
+    data = (colours.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    file = io.BytesIO()
+    Image.fromarray(data if data.shape[2] == 3 else data[:, :, 0]).save(file, "PNG")
+    source = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return tag("img", src=source, alt=name)

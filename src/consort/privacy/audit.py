@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,8 +23,8 @@ from consort.params import Params
 from consort.privacy.attacks.membership import Membership
 from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.obfuscation import FpDfsn
-from consort.privacy.traffic import Update, all_params, last_traffic, updates
-from consort.privacy.victim import Victim, sent_model
+from consort.privacy.traffic import Update, last_traffic, updates, whole_models
+from consort.privacy.victim import Victim
 from consort.recipe import recipe_of
 from consort.run import Run
 from consort.seats import Seat, seats_of
@@ -135,7 +136,9 @@ def kind_of(value: Any) -> str:
         tensors = tensors_in(value)
         numbers = sum(tensor.numel() for _, tensor in tensors)
         return f"{len(tensors)} tensors, {numbers:,} numbers" if tensors else "numbers or text"
-    return "nothing" if value is None else f"a {type(value).__name__}"
+    if isinstance(value, str):
+        return "text"
+    return "nothing" if value is None else "a number"
 
 
 def _federation(run: Run) -> Federation:
@@ -147,13 +150,18 @@ def _exposed(
     run: Run, victim: Victim, heard: list[tuple[Call, Reply]]
 ) -> tuple[MultiTaskModel, str]:
     """The model that the client sent, or if it sent none, the one that it would hand out."""
-    replies = [params for _, reply in heard for params in all_params(reply.content)]
-    sent = sent_model(replies, victim.fresh())
-    if sent is not None:
-        return sent, "the model that the client sent"
+    initial = Params.of(victim.fresh())
+    for call, reply in heard:
+        for sent in whole_models(call, reply, initial):
+            model = copy.deepcopy(victim.fresh())
+            sent.load_into(model)
+            return model, "the model that the client sent"
     reported = reported_model(run, victim.client)
     assert reported is not None  # a round was overheard, so one is finished
-    return reported.model, "the model that the run reports, which the server has not seen whole"
+    return reported.model, (
+        "the model that the run reports: whoever is handed it can do this, "
+        "even where no message of the client holds it"
+    )
 
 
 def _rescaled(victim: Victim, about: Mapping[str, Any]) -> Recovery | None:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
-
 from consort.checkpoint import StateStore
 from consort.engines.wrappers import Wrapper
 from consort.errors import Failure
 from consort.messages import Call, Reply, encode
-from consort.params import BUFFERS, Params, has_role
+from consort.params import BUFFERS, Params
 from consort.run import Run
+
+COMPANION = "companion"
 
 
 @dataclass
@@ -92,45 +92,50 @@ class Update:
 
 
 def updates(call: Call, reply: Reply, initial: Params) -> list[Update]:
-    """What can be taken for gradients in a reply, the longest first.
+    """What can be taken for gradients in a reply, the largest first.
 
-    What was sent is a model if it is nearer to a received one than to zero, and else an update.
-    Parameters that never travel are taken for what they were in the beginning.
+    What was sent is a model if it is nearer to a received one, or to the first of all, than to
+    zero; and else an update. Parameters that never travel are taken for what they were at first.
     """
     received = sorted(params_in(call.payload, initial), key=Params.norm)
+    known = initial | (received[-1] if received else {})
     found = []
     for sent in params_in(reply.content, initial):
-        known = initial | (received[-1] if received else {})
-        alike = [model for model in received if sent.keys() <= model.keys()]
-        parts = [Params({name: model[name] for name in sent}) for model in alike]
-        nearest = min(parts, key=lambda part: (part - sent).norm(), default=sent.zeros())
-        if (nearest - sent).norm() < sent.norm():
-            found.append(Update(known | nearest, nearest - sent, True))
-        elif sent.norm() > 0:
-            found.append(Update(known, sent, False))
+        before = _before(sent, [*received, initial])
+        moved = (sent if before is None else before - sent).without(BUFFERS)
+        if moved and moved.norm() > 0:
+            found.append(Update(known | (before or {}), moved, before is not None))
     return sorted(found, key=lambda update: update.direction.size, reverse=True)
 
 
+def whole_models(call: Call, reply: Reply, initial: Params) -> list[Params]:
+    """The models in a reply of which no parameter is missing."""
+    received = [*params_in(call.payload, initial), initial]
+    needed = initial.without(BUFFERS, COMPANION).keys()
+    return [
+        sent
+        for sent in params_in(reply.content, initial)
+        if needed <= sent.keys() and _before(sent, received) is not None
+    ]
+
+
+def _before(sent: Params, models: Sequence[Params]) -> Params | None:
+    """What a sent model was before it was trained; nothing, if it seems to be no model."""
+    parts = [
+        Params({name: model[name] for name in sent})
+        for model in models
+        if sent.keys() <= model.keys()
+    ]
+    nearest = min(parts, key=lambda part: (part - sent).norm())
+    return nearest if (nearest - sent).norm() < sent.norm() else None
+
+
 def params_in(value: Any, like: Params) -> list[Params]:
-    """All `Params` in a payload, each without statistics and without what has another shape."""
-    return [part for part in (_fitting(p, like) for p in all_params(value)) if len(part)]
-
-
-def all_params(value: Any) -> list[Params]:
-    """All `Params` in a payload, however deep."""
+    """All `Params` in a payload, however deep, each without what has another shape."""
     if isinstance(value, Params):
-        return [value]
-    if isinstance(value, Tensor) or not isinstance(value, Mapping | list | tuple):
+        fitting = {n: t for n, t in value.items() if n in like and like[n].shape == t.shape}
+        return [Params(fitting)] if fitting else []
+    if not isinstance(value, Mapping | list | tuple):
         return []
     items = value.values() if isinstance(value, Mapping) else value
-    return [params for item in items for params in all_params(item)]
-
-
-def _fitting(params: Params, like: Params) -> Params:
-    return Params(
-        {
-            name: tensor
-            for name, tensor in params.items()
-            if name in like and like[name].shape == tensor.shape and not has_role(name, BUFFERS)
-        }
-    )
+    return [params for item in items for params in params_in(item, like)]

@@ -17,7 +17,7 @@ from consort.data.examples import Examples, Splits
 from consort.errors import ConsortError
 from consort.local import LocalTraining
 from consort.models.multitask import MultiTaskModel
-from consort.params import Params, slots
+from consort.params import slots
 from consort.privacy.attacks.imprint import Imprint, imprinted, laplace_cutoffs
 from consort.privacy.attacks.information import entropy, mutual_information
 from consort.privacy.attacks.inversion import Gradient, Inverted, invert
@@ -227,14 +227,3 @@ def _some(examples: Examples) -> Examples:
     if len(examples) <= MOST:
         return examples
     return examples.take(torch.linspace(0, len(examples) - 1, MOST).long())
-
-
-def sent_model(replies: Sequence[Params], fresh: MultiTaskModel) -> MultiTaskModel | None:
-    """The client's whole model, if its messages hold it."""
-    whole = {name for name, _ in fresh.named_parameters()}
-    for params in replies:
-        if whole <= params.keys():
-            model = copy.deepcopy(fresh)
-            params.load_into(model)
-            return model
-    return None

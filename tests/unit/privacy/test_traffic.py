@@ -10,7 +10,7 @@ from tests.helpers import assert_same, tiny_federation
 from consort.errors import Failure
 from consort.messages import Call, Reply
 from consort.params import Params
-from consort.privacy.traffic import last_traffic, updates
+from consort.privacy.traffic import last_traffic, updates, whole_models
 from consort.run import Run, Schedule
 
 
@@ -78,6 +78,23 @@ def test_models_and_bare_updates_are_told_apart():
     (found,) = updates(*message({"model": model}, {"changes": [step]}), initial)
     assert_same(found.direction, step)
     assert not found.signed
+
+
+def test_a_model_that_was_not_sent_out_is_compared_with_the_first():
+    initial = Params({"encoder.w": torch.ones(2)})
+    sent = Params({"encoder.w": torch.tensor([1.5, 1.0])})
+    (found,) = updates(*message({}, {"model": sent}), initial)
+    assert_same(found.direction, initial - sent)
+    assert found.signed
+
+
+def test_models_are_whole_without_statistics_but_not_without_a_head():
+    names = ("encoder.w", "heads.t.w", "buffers.encoder.m")
+    initial = Params({name: torch.ones(2) for name in names})
+    encoder, model = initial.only("encoder"), initial.without("buffers") * 1.1
+    content = {"parts": [encoder], "model": model, "update": model * -0.1}
+    found = whole_models(*message({}, content), initial)
+    assert [list(sent) for sent in found] == [list(model)]
 
 
 def test_what_fits_no_parameter_is_no_update():

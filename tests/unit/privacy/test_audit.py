@@ -1,0 +1,205 @@
+"""Any run can be audited: what can be attacked is, and what cannot is said."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.helpers import tiny_member
+from tests.unit.cli.command import RECIPE, consort
+
+from consort.assembly import prepare_run
+from consort.federation import Federation
+from consort.local import LocalTraining
+from consort.params import Params
+from consort.privacy.attacks.membership import Membership
+from consort.privacy.attacks.recovery import Recovery
+from consort.privacy.audit import audit, kind_of
+from consort.privacy.traffic import Update
+from consort.privacy.victim import Victim
+from consort.recipe import load_recipe
+from consort.report.audit import NO_GUARANTEE, write_audit
+from consort.results import Result
+
+HEAD = """
+clients = 2
+[run]
+rounds = 1
+[partition]
+validation = 0.2
+test = 0.3
+[local]
+batch = 8
+lr = 0.05
+"""
+VECTORS = """
+[data]
+name = "synthetic_vectors"
+classes = 3
+examples = 60
+features = 6
+[model]
+name = "mlp"
+hidden = [8]
+"""
+IMAGES = """
+[data]
+name = "synthetic_images"
+classes = 2
+per_class = 20
+size = 16
+channels = 1
+[model]
+name = "cnn4"
+scale = 0.05
+"""
+TEXTS = """
+[data]
+name = "synthetic_news"
+classes = 2
+per_class = 20
+vocabulary = 20
+length = 6
+[model]
+name = "textcnn"
+"""
+FINGERS = """
+[obfuscation]
+beta = 0.5
+[data]
+name = "synthetic_fingerprints"
+fingers = 12
+impressions = 2
+sensors = 1
+size = 32
+[model]
+name = "siamese"
+scale = 0.1
+"""
+
+
+def finished(folder, name, about):
+    """A run of one round."""
+    recipe = folder / "recipe.toml"
+    recipe.write_text(f"{HEAD}{about}[algorithms.{name}]\n")
+    prepare_run(load_recipe(recipe, None, []), name, 0, folder / "run").go()
+    return folder / "run"
+
+
+def audited(folder, name, about):
+    """The findings about the first client, and the page."""
+    run = finished(folder, name, about)
+    found = audit(run, steps=3)
+    assert found.same
+    page = write_audit(found, Result.load(run), folder / "audit.html")
+    return found.findings[0], page.read_text()
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+def test_updates_of_encoders_are_attacked(tmp_path, name):
+    found, page = audited(tmp_path, name, VECTORS)
+    assert isinstance(found.inversion, Recovery)
+    assert -1 <= found.inversion.cosine <= 1
+    assert "parameters of a model, 83 numbers" in page  # 6 x 8 + 8, and 8 x 3 + 3
+    assert NO_GUARANTEE in page
+
+
+@pytest.mark.parametrize("name", ["fedproto", "local_only", "fedmh", "lg_fedavg"])
+def test_what_holds_no_update_of_an_encoder_is_not_inverted(tmp_path, name):
+    found, page = audited(tmp_path, name, VECTORS)
+    assert "Nothing was sent that inputs can be computed from" in found.inversion
+    assert found.inversion in page
+    assert "the model that the run reports" in found.whose
+    assert isinstance(found.membership["loss"], Membership)
+    assert ("No client sent a single tensor." in page) == (name == "local_only")
+
+
+def test_pictures_stand_beside_their_originals(tmp_path):
+    found, page = audited(tmp_path, "fedavg", IMAGES)
+    assert found.whose == "the model that the client sent"
+    assert found.inversion.found.shape == (4, 1, 16, 16)
+    assert page.count('alt="recovered"') == page.count('alt="original"') >= 8
+    assert 0 <= found.information[1] <= 8
+
+
+def test_texts_are_not_inverted(tmp_path):
+    found, page = audited(tmp_path, "fedavg", TEXTS)
+    assert "texts" in found.inversion
+    assert "texts" in found.imprint
+    assert isinstance(found.membership["loss"], Membership)
+
+
+def test_obfuscated_pairs_are_brought_back(tmp_path):
+    found, page = audited(tmp_path, "affr", FINGERS)
+    assert found.inversion.found.shape[1:] == (1, 32, 32)
+    assert found.rescaled.gain > 3
+    assert "Obfuscation undone" in page
+
+
+def victim(train=4):
+    member = tiny_member("c0", train)
+    federation = Federation({"c0": member})
+    return Victim("c0", federation.blueprint("c0").fresh, member.tasks, federation.data("c0"), 0)
+
+
+def gradient_of(someone):
+    model = someone.fresh()
+    outputs = model(someone.data.train.inputs)
+    loss = someone.tasks["classify"].loss(
+        outputs["classify"], someone.data.train.targets["classify"]
+    )
+    names, params = zip(*model.named_parameters(), strict=True)
+    return Params(dict(zip(names, torch.autograd.grad(loss, params), strict=True)))
+
+
+@pytest.mark.parametrize(("sign", "signed"), [(1.0, True), (-1.0, False)])
+def test_one_step_on_one_example_gives_it_away(sign, signed):
+    someone = victim(train=1)
+    update = Update(Params.of(someone.fresh()), gradient_of(someone) * sign, signed)
+    found = someone.invert([update], steps=200)
+    assert found.cosine > 0.99
+    assert found.gain > 3
+
+
+def test_a_server_that_hands_out_a_layer_of_its_own_gets_examples():
+    found = victim(train=3).imprint()
+    assert found.recognised == 3
+    assert max(score.mse for score in found.scores) < 1e-6
+
+
+def test_a_model_that_knows_its_examples_by_heart_betrays_them():
+    someone = victim(train=20)
+    local = LocalTraining(lr=0.5, epochs=200, batch=20)
+    learnt = someone.reference(local)
+    by_heart = Victim(
+        "c0",
+        someone.fresh,
+        someone.tasks,
+        type(someone.data)(someone.data.validation, someone.data.train, someone.data.test),
+        0,
+    )
+    told = by_heart.membership(learnt, local)
+    assert told["loss"].auc > 0.5
+    assert set(told) == {"loss", "loss within its class", "loss minus that of a reference"}
+
+
+def test_too_few_examples_say_so():
+    someone = victim(train=2)
+    assert "fewer than 4 examples" in someone.membership(someone.fresh(), LocalTraining())
+
+
+def test_entries_of_messages_in_words():
+    assert kind_of(Params({"encoder.w": torch.ones(2, 3)})) == "parameters of a model, 6 numbers"
+    assert kind_of({"t": {0: torch.ones(5), 1: torch.ones(5)}}) == "2 tensors, 10 numbers"
+    assert kind_of([1, 2]) == "numbers or text"
+    assert (kind_of(3), kind_of(None)) == ("a number", "nothing")
+
+
+def test_the_command(tmp_path):
+    recipe = tmp_path / "tiny.toml"
+    recipe.write_text(RECIPE)
+    assert consort("run", recipe, "--out", tmp_path, "--quiet").code == 0
+    run = tmp_path / "fedavg" / "seed-0"
+    found = consort("audit", run, "--out", tmp_path / "page.html")
+    assert (found.code, found.out.strip()) == (0, str(tmp_path / "page.html"))
+    assert "<h2>Who was trained on</h2>" in (tmp_path / "page.html").read_text()
+    assert consort("audit", tmp_path / "nowhere").code == 2

@@ -127,6 +127,7 @@ def prepare_run(
 ) -> Run:
     """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
     algorithm = recipe.algorithm(name)
+    around = recipe.around(name)
     assembly = assemble(recipe, seed, data)
     description = assembly.description | {
         "algorithm": name,
@@ -144,7 +145,7 @@ def prepare_run(
         {key: description[key] for key in ("recipe", "algorithm", "seed", "data", "partition")},
     )
     run = Run(
-        assembly.federation,
+        around.attack.on_data(assembly.federation, seed),
         algorithm,
         recipe.run,
         seed,
@@ -152,6 +153,8 @@ def prepare_run(
         engine.workers,
         watcher or Watcher(),
         lambda host: engine.start(host, origin),
+        around.robust,
+        around.attack,
     )
     algorithm.start(run.federation.roster)  # refuses unlike clients before anything is written
     _settle(folder, description, assembly.shares)
@@ -220,7 +223,8 @@ def reassemble(
     if assembly.description["partition"] != partition:
         raise Failure(f"the data of this machine ({data or 'no --data'}) are not those of the run")
     chosen = settings.algorithm(algorithm)
-    return assembly.federation.pooled() if chosen.pools_data else assembly.federation, chosen
+    federation = settings.around(algorithm).attack.on_data(assembly.federation, seed)
+    return federation.pooled() if chosen.pools_data else federation, chosen
 
 
 def _recipe_of(written: dict[str, Any], source: str) -> Recipe:

@@ -151,12 +151,12 @@ class Federation:
         spec = ModelSpec.of(table) if table else self._smallest()
         if spec not in self._accompanied:
             members = {n: replace(member, companion=spec) for n, member in self.members.items()}
-            others = self._with(members)
+            others = self.having(members)
             others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
             self._accompanied[spec] = others
         return self._accompanied[spec]
 
-    def _with(self, members: Mapping[str, Member]) -> Federation:
+    def having(self, members: Mapping[str, Member]) -> Federation:
         """Other members under the same circumstances."""
         return Federation(members, self.seed, self.batchnorm, self.compute, self.verification)
 
@@ -178,7 +178,7 @@ class Federation:
             raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))
         everyone = replace(first, load=self._load_everything)
-        pool = self._with(self.members | {EVERYONE: everyone})
+        pool = self.having(self.members | {EVERYONE: everyone})
         pool.client_ids, pool.evaluation_ids = (EVERYONE,), self.client_ids
         return pool
 

@@ -6,7 +6,9 @@ import dataclasses
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +24,9 @@ from consort.params import Params, mean
 
 Payload = dict[str, Any]
 NamedTensor = tuple[str, Tensor]
+Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
+
+_average: ContextVar[Average] = ContextVar("average", default=mean)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +123,29 @@ class Replies(Mapping[str, Payload]):
         if not self._contents:
             raise NoReplies(f"no client answered, so there is no mean of {key!r}")
         weights = self.each(weight) if isinstance(weight, str) else weight
-        return mean(
+        return _average.get()(
             list(self.each(key).values()),
             None if weights is None else [float(weights[client]) for client in self],
         )
+
+
+@contextmanager
+def averaging(rule: Average) -> Iterator[list[int]]:
+    """While this lasts, a rule takes the place of the mean in every `Replies.mean`.
+
+    Yields a list of how many were averaged, one number for every time.
+    """
+    taken: list[int] = []
+
+    def noted(items: Sequence[Params], weights: Sequence[float] | None) -> Params:
+        taken.append(len(items))
+        return rule(items, weights)
+
+    token = _average.set(noted)
+    try:
+        yield taken
+    finally:
+        _average.reset(token)
 
 
 def pack(value: Any, tensors: list[Tensor]) -> Any:

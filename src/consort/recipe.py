@@ -17,6 +17,8 @@ from consort.algorithms.registry import find_algorithm
 from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.data.partition.cut import SCHEME_OPTIONS
+from consort.defences.poisoning import Attack
+from consort.defences.robust import Robust
 from consort.errors import UsageError
 from consort.metrics.writer_dependent import WriterDependent
 from consort.models.multitask import BatchNormPolicy
@@ -91,6 +93,10 @@ class Recipe:
     compute: Compute = field(default_factory=Compute)
     local: Table = field(default_factory=dict)
     """Local training of every algorithm, unless its own `local` says otherwise."""
+    robust: Table = field(default_factory=dict)
+    """What the server does against wrong updates, unless an algorithm's own `robust` differs."""
+    attack: Table = field(default_factory=dict)
+    """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
     verification: WriterDependent | None = None
     """If given, every evaluation verifies signatures with the features of what is scored."""
     unseen: dict[str, Unseen] = field(default_factory=dict)
@@ -173,14 +179,33 @@ class Recipe:
         """One of the recipe's algorithms with its checked options."""
         if name not in self.algorithms:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
-        options = dict(self.algorithms[name])
+        options = {k: v for k, v in self.algorithms[name].items() if k not in _AROUND}
         kind = find_algorithm(str(options.pop("kind", name)))
         own = options.get("local", {})
         options["local"] = self.local | own if isinstance(own, dict) else own
         algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
         return algorithm
 
+    def around(self, name: str) -> Around:
+        """What is done around one of the recipe's algorithms."""
+        own = self.algorithms[name]
+        return Around(
+            **{
+                key: checked(kind, merged(getattr(self, key), own.get(key, {})), key)
+                for key, kind in _AROUND.items()
+            }
+        )
 
+
+@dataclass(frozen=True)
+class Around:
+    """Defences and attacks, which no algorithm knows of."""
+
+    robust: Robust
+    attack: Attack
+
+
+_AROUND: dict[str, Any] = {"robust": Robust, "attack": Attack}
 Recipe.wire = TypeAdapter(Recipe)
 
 
@@ -251,6 +276,7 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
             recipe.obfuscations_of(group)
         for name in recipe.algorithms:
             recipe.algorithm(name)
+            recipe.around(name)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     return recipe

@@ -14,15 +14,17 @@ from typing import Any, ClassVar
 from consort import checkpoint
 from consort.algorithm import Algorithm, Clients
 from consort.checkpoint import StateStore
+from consort.defences.poisoning import Attack, Attacked
+from consort.defences.robust import Clipped, Robust
 from consort.engines.embedded import Embedded
 from consort.engines.engine import Engine
 from consort.engines.host import ClientHost
 from consort.engines.workers import Workers
 from consort.engines.wrappers import Checked, ErrorPolicy, Faulty, Metered, Policed
-from consort.errors import ClientFailed, NoReplies
+from consort.errors import ClientFailed, NoReplies, UsageError
 from consort.federation import Federation
 from consort.history import History, Row
-from consort.messages import Call, Replies, Reply
+from consort.messages import Call, Replies, Reply, averaging
 from consort.participation import cohort
 from consort.types import Count, CountOrNone, Probability, Share
 
@@ -81,10 +83,13 @@ class Run:
     watcher: Watcher = field(default_factory=Watcher)
     engine: Callable[[ClientHost], Engine] | None = None
     """Starts what carries the calls; if not given, this process or so many workers."""
+    robust: Robust = field(default_factory=Robust)
+    attack: Attack = field(default_factory=Attack)
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
             self.federation = self.federation.pooled()
+        self.robust.check(len(self._present(1)))
         self.history = History(self.folder and self.folder / "history.jsonl")
         self.server: Any = None
         self._done = 0
@@ -138,7 +143,14 @@ class Run:
         self.watcher.round_started(round_, len(present))
         clients = self._clients(present, round_, engine)
         try:
-            self.server = self.algorithm.round(self.server, clients)
+            with averaging(self.robust) as taken:
+                self.server = self.algorithm.round(self.server, clients)
+            if not taken and self.robust.rule != "mean":
+                raise UsageError(
+                    f"{type(self.algorithm).__name__} takes no mean of its clients' answers that "
+                    f"robust.rule = {self.robust.rule!r} could replace: remove the rule, or choose "
+                    "an algorithm that averages, such as fedavg"
+                )
             self._keep_notes(clients)
         except NoReplies as error:
             self.watcher.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
@@ -208,8 +220,13 @@ class Run:
         )
         engine = self._start_engine(host)
         stack.callback(engine.close)
+        attackers = self.attack.attackers(self.federation.client_ids, self.seed)
+        if attackers:
+            engine = Attacked(engine, self.attack, attackers)
         engine = Metered(engine, self._record)
         engine = Checked(engine, lambda client: host.federation.blueprint(client).shapes)
+        if self.robust.clip:
+            engine = Clipped(engine, self.robust.clip)
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)

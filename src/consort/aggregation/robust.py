@@ -1,0 +1,72 @@
+"""Means that a few clients cannot spoil, whatever they send.
+
+Yin, Chen, Ramchandran and Bartlett: Byzantine-Robust Distributed Learning, ICML 2018 (median and
+trimmed mean); Blanchard, El Mhamdi, Guerraoui and Stainer: Machine Learning with Adversaries,
+NeurIPS 2017 (Krum); Sun, Kairouz, Suresh and McMahan: Can You Really Backdoor Federated
+Learning?, 2019 (norm clipping). Nothing here is weighted: clients state their weights themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from consort.errors import NoReplies
+from consort.params import Params, mean
+
+
+def trimmed_mean(items: Sequence[Params], cut: int) -> Params:
+    """In every coordinate, the mean without the `cut` smallest and the `cut` largest values."""
+    _need(items, 2 * cut + 1, f"a mean without {cut} at either end")
+    last = len(items) - cut
+    sums = mean(items)  # refuses models that do not match
+    stacks = {name: torch.stack([item[name] for item in items]) for name in sums}
+    return Params({name: stack.sort(0).values[cut:last].mean(0) for name, stack in stacks.items()})
+
+
+def median(items: Sequence[Params]) -> Params:
+    """In every coordinate the middle value, or the mean of the two in the middle."""
+    return trimmed_mean(items, max(len(items) - 1, 0) // 2)
+
+
+def krum_scores(items: Sequence[Params], malicious: int) -> list[float]:
+    """Of each the sum of squared distances to its nearest others, all but `malicious` + 1 of them.
+
+    The small ones are those of honest clients, which are near each other.
+    """
+    _need(items, 2 * malicious + 3, f"Krum against {malicious}")
+    squares = torch.zeros(len(items), len(items), dtype=torch.float64)
+    for one, other in combinations(range(len(items)), 2):
+        difference = items[one] - items[other]
+        squares[one, other] = squares[other, one] = difference.dot(difference)
+    neighbours = len(items) - malicious - 2
+    nearest: Tensor = squares.sort(1).values[:, 1 : 1 + neighbours]  # the first is oneself
+    scores: list[float] = nearest.sum(1).tolist()
+    return scores
+
+
+def multi_krum(items: Sequence[Params], malicious: int, chosen: int | None = None) -> Params:
+    """The mean of the `chosen` with the smallest scores: all but `malicious`, if not given."""
+    scores = krum_scores(items, malicious)
+    ranked = sorted(range(len(items)), key=lambda place: (scores[place], place))
+    count = len(items) - malicious if chosen is None else chosen
+    return mean([items[place] for place in sorted(ranked[:count])])
+
+
+def krum(items: Sequence[Params], malicious: int) -> Params:
+    """The one that is nearest to its neighbours."""
+    return multi_krum(items, malicious, 1)
+
+
+def clipped(update: Params, limit: float) -> Params:
+    """The update itself, or as much of it as has the length `limit`."""
+    length = update.norm()
+    return update if length <= limit else update * (limit / length)
+
+
+def _need(items: Sequence[Params], fewest: int, what: str) -> None:
+    if len(items) < fewest:
+        raise NoReplies(f"{what} needs {fewest} or more answers, and there were {len(items)}")

@@ -47,6 +47,7 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
     }
     exam = verification_of(recipe, seats, seed, data)
     federation = Federation(members, seed, recipe.batchnorm, recipe.compute, exam)
+    federation.refuses_imprints = recipe.refuse_imprints
     shares = {name: seat.share for name, seat in sorted(seats.items())}
     return Assembly(federation, _description(recipe, seats, federation, shares), shares)
 
@@ -136,6 +137,7 @@ def prepare_run(
         "reports": algorithm.reports,
         "seed": seed,
         "rounds": recipe.run.rounds,
+        "privacy": around.privacy and asdict(around.privacy),
         **engine.description,
         "data": str(data.resolve()) if data else None,
         "environment": environment(),
@@ -145,7 +147,7 @@ def prepare_run(
         {key: description[key] for key in ("recipe", "algorithm", "seed", "data", "partition")},
     )
     run = Run(
-        around.attack.on_data(assembly.federation, seed),
+        around.clients(assembly.federation, seed),
         algorithm,
         recipe.run,
         seed,
@@ -223,7 +225,7 @@ def reassemble(
     if assembly.description["partition"] != partition:
         raise Failure(f"the data of this machine ({data or 'no --data'}) are not those of the run")
     chosen = settings.algorithm(algorithm)
-    federation = settings.around(algorithm).attack.on_data(assembly.federation, seed)
+    federation = settings.around(algorithm).clients(assembly.federation, seed)
     return federation.pooled() if chosen.pools_data else federation, chosen
 
 

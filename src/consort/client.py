@@ -9,6 +9,7 @@ from typing import Any
 from torch import Generator
 
 from consort.data.examples import Splits
+from consort.defences.privacy import Privacy
 from consort.errors import Failure
 from consort.messages import Payload
 from consort.metrics.verification import Verification
@@ -45,6 +46,7 @@ class Client:
     rounds: int
     verification: Verification | None = None
     witness: Witness | None = None
+    privacy: Privacy | None = None
     scored: bool = field(default=False, init=False)
     """Whether `score` was called."""
 

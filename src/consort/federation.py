@@ -15,6 +15,7 @@ from torch import Tensor
 from consort.cohort import can_be_stacked
 from consort.compute import Compute
 from consort.data.examples import Examples, Splits
+from consort.defences.privacy import Privacy
 from consort.errors import UsageError
 from consort.metrics.verification import Verification
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
@@ -79,6 +80,7 @@ class Federation:
         batchnorm: BatchNormPolicy = "average",
         compute: Compute = Compute(),
         verification: Verification | None = None,
+        privacy: Privacy | None = None,
     ) -> None:
         for name in members:
             if not re.fullmatch(r"[\w-][\w.-]*", name):
@@ -90,6 +92,8 @@ class Federation:
         self.batchnorm: BatchNormPolicy = batchnorm
         self.compute = compute
         self.verification = verification
+        self.privacy = privacy
+        self.refuses_imprints = False
         self.client_ids = tuple(self.members)
         self.evaluation_ids = self.client_ids
         self._architectures: dict[Hashable, Blueprint] = {}
@@ -158,7 +162,18 @@ class Federation:
 
     def having(self, members: Mapping[str, Member]) -> Federation:
         """Other members under the same circumstances."""
-        return Federation(members, self.seed, self.batchnorm, self.compute, self.verification)
+        kept = self.seed, self.batchnorm, self.compute, self.verification, self.privacy
+        others = Federation(members, *kept)
+        others.refuses_imprints = self.refuses_imprints
+        return others
+
+    def protected(self, privacy: Privacy | None) -> Federation:
+        """The same clients, who add noise to what they send, or none."""
+        if privacy == self.privacy:
+            return self
+        others = self.having(self.members)
+        others.privacy = privacy
+        return others
 
     def _smallest(self) -> ModelSpec:
         """The model with the fewest numbers, the first of several such."""

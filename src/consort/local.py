@@ -166,8 +166,14 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
-            step = self._step(client, objective, gradients, names, params)
-            for batch in self.batches(examples or self.prepared(client), client.generator):
+            if client.privacy and client.privacy.level == "example":
+                if examples is not None or gradients is not gradients_of_sum:
+                    raise UsageError("privacy.level = 'example' needs the client's own examples")
+                step, batches = self._private(client, objective, names, params)
+            else:
+                step = self._step(client, objective, gradients, names, params)
+                batches = self.batches(examples or self.prepared(client), client.generator)
+            for batch in batches:
                 use_running_statistics_for_one(client.model, batch)
                 losses, grads = step(batch)
                 if adjust is not None:
@@ -200,6 +206,27 @@ class LocalTraining:
             return step
         tasks, weights = tuple(client.tasks.items()), tuple(self.task_weights.items())
         return replayed(step, client.model, (tasks, weights, *map(id, params)), [_ONE])
+
+    def _private(
+        self, client: Client, objective: Objective, names: Sequence[str], params: Sequence[Tensor]
+    ) -> tuple[Step, Iterator[Examples]]:
+        """DP-SGD's steps and batches in the place of the ordinary ones, and their price."""
+        from consort.defences import dp_sgd
+        from consort.defences.privacy import spend
+
+        assert client.privacy is not None
+        train = self.prepared(client)
+        count = max(len(train), 1)
+        chance = min(self.batch / count, 1.0)
+        steps = self.steps if self.steps is not None else self.epochs * -(-count // self.batch)
+        spend(client.state, chance, steps)
+
+        def losses(client: Client, batch: Examples) -> dict[str, Tensor]:
+            return self.weighted(objective(client, batch))
+
+        expected = chance * count
+        step = dp_sgd.private_step(client.privacy, client, losses, names, params, expected)
+        return step, dp_sgd.drawn(train, chance, steps, client.generator)
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
         """The same steps for all clients of a cohort at once."""

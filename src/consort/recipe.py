@@ -18,8 +18,10 @@ from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.data.partition.cut import SCHEME_OPTIONS
 from consort.defences.poisoning import Attack
+from consort.defences.privacy import Privacy
 from consort.defences.robust import Robust
 from consort.errors import UsageError
+from consort.federation import Federation
 from consort.metrics.writer_dependent import WriterDependent
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
@@ -95,6 +97,10 @@ class Recipe:
     """Local training of every algorithm, unless its own `local` says otherwise."""
     robust: Table = field(default_factory=dict)
     """What the server does against wrong updates, unless an algorithm's own `robust` differs."""
+    privacy: Table = field(default_factory=dict)
+    """Noise on what clients send, unless an algorithm's own `privacy` differs."""
+    refuse_imprints: bool = False
+    """Whether clients refuse models that are built to carry examples away."""
     attack: Table = field(default_factory=dict)
     """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
     verification: WriterDependent | None = None
@@ -189,11 +195,11 @@ class Recipe:
     def around(self, name: str) -> Around:
         """What is done around one of the recipe's algorithms."""
         own = self.algorithms[name]
+        tables = {key: merged(getattr(self, key), own.get(key, {})) for key in _AROUND}
         return Around(
-            **{
-                key: checked(kind, merged(getattr(self, key), own.get(key, {})), key)
-                for key, kind in _AROUND.items()
-            }
+            checked(Robust, tables["robust"], "robust"),
+            checked(Attack, tables["attack"], "attack"),
+            checked(Privacy, tables["privacy"], "privacy") if tables["privacy"] else None,
         )
 
 
@@ -203,9 +209,14 @@ class Around:
 
     robust: Robust
     attack: Attack
+    privacy: Privacy | None
+
+    def clients(self, federation: Federation, seed: int) -> Federation:
+        """The federation as it is then: attackers' data, and the noise on what clients send."""
+        return self.attack.on_data(federation, seed).protected(self.privacy)
 
 
-_AROUND: dict[str, Any] = {"robust": Robust, "attack": Attack}
+_AROUND = ("robust", "attack", "privacy")
 Recipe.wire = TypeAdapter(Recipe)
 
 

@@ -89,6 +89,8 @@ class Run:
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
             self.federation = self.federation.pooled()
+        if self.federation.privacy:
+            self.federation.privacy.check(self.federation, self.algorithm)
         self.robust.check(len(self._present(1)))
         self.history = History(self.folder and self.folder / "history.jsonl")
         self.server: Any = None

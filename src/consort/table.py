@@ -39,6 +39,8 @@ class Line:
     """Mean over clients in the last rounds after local training, where that was measured."""
     mib_per_round: Summary
     seconds_per_round: Summary
+    epsilon: float | None
+    """What the worst protected client has spent, in the worst of the runs, where it is counted."""
     published: float | None
     """What a paper reports for this algorithm and metric, on our scale."""
 
@@ -106,8 +108,14 @@ def _line(
         tuned=over_seeds(lambda run: run.value(tuned)) if measured else None,
         mib_per_round=over_seeds(lambda run: run.value("bytes") / MIB / run.rounds_done),
         seconds_per_round=over_seeds(lambda run: run.value("seconds") / run.rounds_done),
+        epsilon=max(map(_epsilon, runs)) if all("epsilon" in run.noted for run in runs) else None,
         published=published,
     )
+
+
+def _epsilon(run: Result) -> float:
+    rounds = run.notes("epsilon")[""]
+    return max(rounds[max(rounds)].values())
 
 
 def _worst_client(run: Result, metric: str, higher: bool) -> float:

@@ -170,10 +170,12 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
     title = escape(results[0].about["title"])
     title += f" ({seeds} seed{'s' if seeds > 1 else ''}, test data)"
     tuned = any(line.tuned for line in lines)
-    columns = ["last", "best", "worst", *["tuned"] * tuned, "MiB", "s"]
+    private = any(line.epsilon is not None for line in lines)
+    columns = ["last", "best", "worst", *["tuned"] * tuned, "MiB", "s", *["ε"] * private]
     if published:
         columns.append("paper")
     caption = (_CAPTION + _TUNED * tuned).format(last=last_rounds(lines))
+    caption += _deltas(results)
     table = Table(title=title, caption=caption)
     table.add_column("algorithm", no_wrap=True)
     table.add_column("metric", overflow="fold")
@@ -185,10 +187,20 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
         if tuned:
             cells.append(format_summary(line.tuned, 3) if line.tuned else "")
         cells += [f"{line.mib_per_round.mean:.2f}", f"{line.seconds_per_round.mean:.2f}"]
+        if private:
+            cells.append("∞" if line.epsilon is None else f"{line.epsilon:.2f}")
         if published:
             cells.append("" if line.published is None else f"{line.published:.3f}")
         table.add_row(line.algorithm, line.metric, *cells)
     return table
+
+
+def _deltas(results: Sequence[Result]) -> str:
+    """What epsilon is of, and the delta it goes with."""
+    tables = [table for result in results if (table := result.about.get("privacy"))]
+    found = {(table["level"], table["delta"]) for table in tables}
+    kinds = " or ".join(f"one {level} at δ = {delta:g}" for level, delta in sorted(found))
+    return f"; ε: spent on {kinds}" if found else ""
 
 
 _MOST_ROWS = 40

@@ -16,6 +16,7 @@ from consort.checkpoint import StateStore
 from consort.client import Client, State, Witness
 from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
 from consort.data.examples import Examples
+from consort.defences.imprint import refuse_imprints
 from consort.errors import ClientFailed, ConsortError, Failure
 from consort.federation import Blueprint, Federation
 from consort.flops import FlopCounter
@@ -54,7 +55,7 @@ class ClientHost:
 
     def chunks(self, calls: Sequence[Call]) -> list[Sequence[Call]]:
         """Cuts calls into what is answered together, in the same way on every engine."""
-        if not self.federation.compute.cohort_step:
+        if not self.federation.compute.cohort_step or self.federation.privacy:
             return [[call] for call in calls]
         chunks: list[Sequence[Call]] = []
         for key, alike in groupby(calls, key=self._cohort_key):
@@ -140,11 +141,21 @@ class ClientHost:
             content: Payload = method(client, **call.payload)  # type: ignore[misc]
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
+        content = self._private(client, call, content)
         reply = Reply(call.client, content, None, time.process_time() - start, counter.flops)
         self._keep_secret(reply)
         if not call.evaluation:
             self._keep(client, call.stamp, remembered)
         return reply
+
+    def _private(self, client: Client, call: Call, content: Payload) -> Payload:
+        """The answer with what privacy asks for: noise, or when evaluated, what was spent."""
+        privacy = self.federation.privacy
+        if privacy is None:
+            return content
+        if call.evaluation:
+            return content | {"epsilon": privacy.epsilon(self.store.load(call.client, call.before))}
+        return privacy.protected(content, call.payload, client.state, client.generator)
 
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after local training that nobody else sees."""
@@ -166,7 +177,10 @@ class ClientHost:
         """What was sent to the client before as well was checked then."""
         seen = (blueprint, *payload.values())
         if list(map(id, seen)) != list(map(id, self._seen)):
-            check(tensors_in(payload), blueprint.shapes)
+            tensors = tensors_in(payload)
+            check(tensors, blueprint.shapes)
+            if self.federation.refuses_imprints:
+                refuse_imprints(tensors)
             self._seen = seen
 
     def _client(self, call: Call, model: MultiTaskModel, state: State) -> Client:
@@ -188,6 +202,7 @@ class ClientHost:
             rounds=self.rounds,
             verification=self.federation.verification,
             witness=self.witness,
+            privacy=self.federation.privacy,
         )
 
     def _keep(self, client: Client, stamp: tuple[int, int], remembered: State) -> None:

@@ -172,6 +172,7 @@ class Federation:
         if privacy == self.privacy:
             return self
         others = self.having(self.members)
+        others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
         others.privacy = privacy
         return others
 

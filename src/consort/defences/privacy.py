@@ -94,12 +94,13 @@ class Privacy:
 
     def epsilon(self, state: State) -> float:
         """What a client with this memory has spent."""
-        return spent(tuple(map(tuple, state.get(LEDGER, ()))), self.noise, self.delta)
+        ledger = tuple((rate, steps) for rate, steps in state.get(LEDGER, ()))
+        return spent(ledger, self.noise, self.delta)
 
 
 def spend(state: State, rate: float, steps: int) -> None:
     """Writes down that each example was used with this probability in so many steps."""
-    ledger = dict(map(tuple, state.get(LEDGER, ())))
+    ledger: dict[float, int] = dict(state.get(LEDGER, ()))
     ledger[rate] = ledger.get(rate, 0) + steps
     state[LEDGER] = [[used, count] for used, count in sorted(ledger.items())]
 

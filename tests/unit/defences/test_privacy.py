@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -157,3 +158,9 @@ def test_algorithms_that_are_not_covered_are_refused():
         finished(Privacy("client"), FedProto(local=LOCAL))
     with pytest.raises(UsageError, match="counts each example once"):
         finished(Privacy("example"), FedAvg(LocalTraining(balance=True)))
+
+
+def test_without_opacus_nothing_is_promised(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opacus.accountants", None)
+    with pytest.raises(UsageError, match=r"needs Opacus .* pip install 'fedconsort\[privacy\]'"):
+        finished(Privacy("client"))

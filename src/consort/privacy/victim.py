@@ -152,8 +152,8 @@ class Victim:
             return tell_members(one[judged[0]], other[judged[1]])
 
         found: dict[str, Membership | str] = {"loss": told(-members, -others)}
-        labels = self._labels(train), self._labels(test)
-        if labels[0] is not None and labels[1] is not None:
+        labels = [part for part in map(self._labels, (train, test)) if part is not None]
+        if len(labels) == 2:
             everything = np.concatenate([-members, -others])
             known = np.concatenate([np.arange(len(part)) % 2 == 0 for part in labels])
             known &= np.concatenate(judged)

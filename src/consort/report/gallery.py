@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from statistics import fmean
 
 from torch import Tensor
 
@@ -44,7 +45,7 @@ def scores(found: Recovery) -> Html:
 
 
 def _mean(values: list[Similarity], name: str) -> float:
-    return sum(getattr(value, name) for value in values) / len(values)
+    return fmean(float(getattr(value, name)) for value in values)
 
 
 def _pair(original: Tensor, found: Tensor, how: Similarity) -> Html:

@@ -38,7 +38,7 @@ class Imprint(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Grey pictures of the same shape; the gradient is what this is for."""
-        signal = self.back(self.sort(pictures.flatten(1)).relu())
+        signal: Tensor = self.back(self.sort(pictures.flatten(1)).relu())
         return signal.view(-1, *self.shape)
 
 

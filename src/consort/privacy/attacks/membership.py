@@ -63,7 +63,7 @@ def area_error(auc: float, members: int, others: int) -> float:
 
 def within_class(scores: Scores, labels: NDArray[np.int64], known: NDArray[np.bool_]) -> Scores:
     """Scores minus the mean of the known ones of the same class: a threshold for each class."""
-    found = scores - scores[known].mean()
+    found: Scores = scores - scores[known].mean()
     for label in np.unique(labels):
         alike = labels == label
         if (alike & known).any():

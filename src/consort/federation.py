@@ -79,8 +79,7 @@ class Federation:
         compute: Compute = Compute(),
     ) -> None:
         for name in members:
-            if not re.fullmatch(r"[\w-][\w.-]*", name):
-                raise UsageError(f"client name {name!r}: use only letters, digits, '.', '_', '-'")
+            check_name(name)
         if not members:
             raise UsageError("a federation needs at least one client")
         self.members = dict(sorted(members.items()))
@@ -186,6 +185,12 @@ class Federation:
             inputs = examples.inputs.contiguous(memory_format=torch.channels_last)
             return replace(examples, inputs=inputs)
         return examples
+
+
+def check_name(client: str) -> None:
+    """Refuses names that cannot be folders."""
+    if not re.fullmatch(r"[\w-][\w.-]*", client):
+        raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
 
 
 def _parts(splits: Splits) -> tuple[Examples, Examples, Examples]:

@@ -1,0 +1,425 @@
+"""All that is used of Flower's inside, in one place: check it when flwr is upgraded.
+
+Flower 1.41 would start a new process for every message. With `--isolation process` it leaves
+that to others, and these are our own processes, which live as long as the run.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+
+import ctypes
+import hashlib
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.cli.build import build_fab_from_files
+from flwr.common.constant import ErrorCode, SubStatus
+from flwr.common.serde import context_to_proto, fab_to_proto, run_from_proto, user_config_to_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
+from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.interceptors import (
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+)
+from flwr.supercore.interceptors.http.superexec_auth import SuperExecAuthHttpInterceptor
+from flwr.supercore.run import RunNotRunningException
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid import HttpGrid
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
+
+from consort.errors import Failure
+
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("flwr").setLevel(logging.ERROR)
+
+_PROJECT = b"""
+[project]
+name = "consort"
+version = "1.0.0"
+description = "Calls to the methods of an installed package"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "consort"
+
+[tool.flwr.app.components]
+serverapp = "consort:app"
+clientapp = "consort:app"
+"""
+"""An app without code: the processes that answer have Consort installed."""
+
+_ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
+_PR_SET_PDEATHSIG = 1
+Parts = dict[str, bytes]
+
+
+class Interrupted(Failure):
+    """The other side forgot us; what was under way is void."""
+
+
+class Patient:
+    """Repeats a request while the other side cannot be reached."""
+
+    def __init__(self, seconds: float, heal: Callable[[], Any] = lambda: None) -> None:
+        self.seconds = seconds
+        self.heal = heal
+
+    def invoke(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Flower's own retries would end this process when a token is no longer known."""
+        end = time.monotonic() + self.seconds
+        while True:
+            try:
+                return request(*arguments, **options)
+            except httpx.HTTPStatusError as error:
+                status = error.response.status_code
+                if status in (401, 403):
+                    raise Interrupted(f"Flower answered {status}") from error
+                if status not in (502, 503, 504) or time.monotonic() > end:
+                    raise Failure(f"Flower answered {status}: {error.response.text}") from error
+            except httpx.TransportError as error:
+                if time.monotonic() > end:
+                    raise Failure(f"Flower cannot be reached: {error}") from error
+            self.heal()
+            time.sleep(0.2)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A reply, or the reason why there is none."""
+
+    reply_to: str
+    parts: Parts
+    lost: str = ""
+
+
+class SuperLink:
+    """Flower's server as a child of this process, reachable from this machine only."""
+
+    def __init__(self, credentials: Path, folder: Path) -> None:
+        self.credentials = credentials
+        self.folder = folder
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._patient = Patient(60, self.keep_alive)
+        for old in folder.glob("superlink.db*"):
+            old.unlink()  # what a run needs to go on is in its own checkpoints
+
+    def keep_alive(self) -> None:
+        """Starts the process, again if it died: its database survives it."""
+        if self.process and self.process.poll() is None:
+            return
+        files = {"certfile": "server.pem", "keyfile": "server.key", "ca-certfile": "ca.pem"}
+        arguments = [f"--ssl-{name}={self.credentials / file}" for name, file in files.items()]
+        self.process = _start(
+            "flower-superlink",
+            *arguments,
+            "--isolation=process",
+            "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+            f"--superexec-auth-secret-file={self.credentials / 'executor.secret'}",
+            f"--database={self.folder / 'superlink.db'}",
+            f"--port={self.port}",
+            log=self.folder / "superlink.log",
+        )
+
+    def register(self, name: str, public_key: bytes) -> int:
+        """Lets a client's node in; returns the node's number."""
+        with self._control() as control:
+            request = RegisterNodeRequest(public_key=public_key, name=name)
+            return int(control.RegisterNode(request).node_id)
+
+    def open_run(self) -> Post:
+        """Starts a run and becomes the process that carries it out."""
+        fab, _ = build_fab_from_files({"pyproject.toml": _PROJECT})
+        with self._control() as control:
+            control.StartRun(
+                StartRunRequest(
+                    fab=fab_to_proto(Fab(hashlib.sha256(fab).hexdigest(), fab, {})),
+                    override_config=user_config_to_proto({}),
+                    federation="",
+                )
+            )
+        secret = (self.credentials / "executor.secret").read_bytes()
+        executor = _executor(self.address, secret, self._authority, self._patient)
+        token = ""
+        while not token:
+            token = executor.AcquireTask(
+                AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
+            ).token
+        executor.close()
+        return Post(self, token)
+
+    @property
+    def _authority(self) -> bytes:
+        return (self.credentials / "ca.pem").read_bytes()
+
+    @contextmanager
+    def _control(self) -> Any:
+        client = ControlHttpClient.from_server_address(
+            self.address,
+            False,
+            self._authority,
+            [RuntimeVersionHttpInterceptor(component_name="flwr-cli")],
+            retry_invoker=self._patient,
+        )
+        with client:
+            yield client
+
+    def close(self) -> None:
+        """Ends the process."""
+        _end(self.process)
+
+
+class Post:
+    """Brings messages to nodes and replies back, for the one run of this process."""
+
+    def __init__(self, link: SuperLink, token: str) -> None:
+        self._grid = HttpGrid(link.address, False, link._authority, token=token)
+        self._grid._retry_invoker = link._patient
+        client = self._grid._runtime_client
+        task = client.PullTaskInput(PullTaskInputRequest())
+        TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, task.run.run_id
+        TaskIdentity.node_id = task.context.node_id
+        self._grid.set_run(run_from_proto(task.run))
+        self._heartbeat = _heartbeat(client)
+
+    def online(self) -> set[int]:
+        """The nodes that are connected now."""
+        return set(self._grid.get_node_ids())
+
+    def push(self, letters: Sequence[tuple[int, Parts]], seconds: float) -> list[str]:
+        """Sends a message to each node; what is equal in several is sent to Flower once."""
+        messages = [Message(_record(parts), node, "query", ttl=seconds) for node, parts in letters]
+        return list(self._grid.push_messages(messages))
+
+    def pull(self, ids: Iterable[str]) -> list[Arrived]:
+        """The replies that came in since they were last asked for."""
+        arrived = []
+        for message in self._grid.pull_messages(list(ids)):
+            reply_to = message.metadata.reply_to_message_id
+            if message.has_error():
+                arrived.append(Arrived(reply_to, {}, _reason(message.error)))
+            else:
+                arrived.append(Arrived(reply_to, _parts(message.content)))
+        return arrived
+
+    def close(self) -> None:
+        """Tells Flower that the run is over."""
+        self._grid._retry_invoker.seconds = 0
+        with suppress(Failure, RunNotRunningException):
+            self._grid._runtime_client.PushTaskOutput(
+                PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
+            )
+        self._heartbeat.stop()
+        self._grid.close()
+
+
+class SuperNode:
+    """Flower's client as a child of this process, and what is asked of it."""
+
+    def __init__(self, server: str, key: Path, authority: Path, folder: Path) -> None:
+        self.server, self.key, self.authority, self.folder = server, key, authority, folder
+        self.process: subprocess.Popen[bytes] | None = None
+        self.secret = folder / "executor.secret"
+        self.log = folder / "supernode.log"
+
+    def start(self) -> None:
+        """Starts the process with a secret and a port of its own."""
+        self.secret.touch(mode=0o600)
+        self.secret.write_bytes(os.urandom(32))
+        self.log.unlink(missing_ok=True)
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        self.process = _start(
+            "flower-supernode",
+            f"--superlink={self.server}",
+            f"--root-certificates={self.authority}",
+            f"--auth-supernode-private-key={self.key}",
+            f"--superexec-auth-secret-file={self.secret}",
+            "--isolation=process",
+            f"--port={port}",
+            log=self.log,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server has let it in."""
+        return self.log.exists() and "SuperNode ID" in self.log.read_text(errors="replace")
+
+    def why_not(self) -> str:
+        """The last thing it said, in one line."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        lines = [line for line in text.splitlines() if line.strip()]
+        return " ".join(line.strip() for line in lines[-8:])
+
+    def next_letter(self) -> Letter | None:
+        """What the server asks now, if anything; waits a moment for it."""
+        if not self.alive:
+            return None
+        try:
+            patient = Patient(0)
+            executor = _executor(self.address, self.secret.read_bytes(), None, patient)
+            with executor:
+                request = AcquireTaskRequest(supported_task_types=["flwr-clientapp"])
+                while self.alive:
+                    token = executor.AcquireTask(request).token
+                    if token:
+                        return Letter(self.address, token)
+                    time.sleep(0.05)
+        except Failure:
+            time.sleep(0.2)
+        return None
+
+    def close(self) -> None:
+        """Ends the process, so that the server learns of it."""
+        _end(self.process)
+
+
+class Letter:
+    """A message from the server that waits for its reply."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self._client = RuntimeHttpClient.from_server_address(
+            address,
+            True,
+            None,
+            [
+                RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
+                RuntimeTokenHttpInterceptor(token),
+            ],
+            retry_invoker=Patient(10),
+        )
+        self._heartbeat = _heartbeat(self._client)
+        self._message, self._context, _, _ = pull_task_input(self._client)
+        self.parts = _parts(self._message.content)
+
+    def answer(self, parts: Parts) -> None:
+        """Sends the reply."""
+        try:
+            push_message(
+                self._client, Message(_record(parts), reply_to=self._message), self._context
+            )
+            self._client.PushTaskOutput(
+                PushTaskOutputRequest(
+                    context=context_to_proto(self._context), sub_status=SubStatus.COMPLETED
+                )
+            )
+        finally:
+            self._heartbeat.stop()
+            self._client.close()
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _executor(
+    address: str, secret: bytes, authority: bytes | None, patient: Patient
+) -> RuntimeHttpClient:
+    return RuntimeHttpClient.from_server_address(
+        address,
+        authority is None,
+        authority,
+        [
+            RuntimeVersionHttpInterceptor(component_name="SuperExec"),
+            SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=[_ACQUIRE]),
+        ],
+        retry_invoker=patient,
+    )
+
+
+def _heartbeat(client: RuntimeHttpClient) -> HeartbeatSender:
+    def beat() -> bool:
+        with suppress(Failure):  # whoever needs the connection next will notice
+            client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        return True
+
+    sender = HeartbeatSender(beat)
+    sender.start()
+    return sender
+
+
+def _record(parts: Parts) -> RecordDict:
+    """Bytes as arrays, which Flower cuts into pieces; small ones as they are."""
+    arrays = {name: Array("uint8", (len(data),), "raw", data) for name, data in parts.items()}
+    return RecordDict(
+        {name: ArrayRecord({"bytes": array}) for name, array in arrays.items()}
+        | {"names": ConfigRecord({"names": list(parts)})}
+    )
+
+
+def _parts(record: RecordDict) -> Parts:
+    return {
+        name: entry["bytes"].data
+        for name, entry in record.items()
+        if isinstance(entry, ArrayRecord)
+    }
+
+
+def _reason(error: Any) -> str:
+    if error.code == ErrorCode.NODE_UNAVAILABLE:
+        return "its connection broke"
+    return f"Flower: {error.reason} (code {error.code})"
+
+
+def _start(command: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+    """A Flower command of this Python environment, which dies with this process."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    program = Path(sys.executable).with_name(command)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [str(program), *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )
+
+
+def _die_with_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for us; we end our children
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None:
+        return
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

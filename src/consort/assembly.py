@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import consort
+from consort.algorithm import Algorithm
 from consort.checkpoint import write_file
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples, Splits
@@ -29,6 +30,7 @@ from consort.data.partition import (
     save_partition,
 )
 from consort.data.registry import load_dataset
+from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.errors import Failure, UsageError
 from consort.federation import Federation, Member
 from consort.models.registry import ModelSpec, parameter_count
@@ -243,7 +245,7 @@ def prepare_run(
     seed: int,
     folder: Path,
     data: Path | None = None,
-    workers: int = 1,
+    engine: EngineChoice = EngineChoice(),
     watcher: Watcher | None = None,
 ) -> Run:
     """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
@@ -256,12 +258,23 @@ def prepare_run(
         "reports": algorithm.reports,
         "seed": seed,
         "rounds": recipe.run.rounds,
-        "workers": workers,
+        **engine.description,
         "data": str(data.resolve()) if data else None,
         "environment": environment(),
     }
+    origin = Origin(
+        f"{__name__}:reassemble",
+        {key: description[key] for key in ("recipe", "algorithm", "seed", "data", "partition")},
+    )
     run = Run(
-        assembly.federation, algorithm, recipe.run, seed, folder, workers, watcher or Watcher()
+        assembly.federation,
+        algorithm,
+        recipe.run,
+        seed,
+        folder,
+        engine.workers,
+        watcher or Watcher(),
+        lambda host: engine.start(host, origin),
     )
     algorithm.start(run.federation.roster)  # refuses unlike clients before anything is written
     _settle(folder, description, assembly.shares)
@@ -318,16 +331,42 @@ def read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def resume_run(folder: Path, workers: int | None = None, watcher: Watcher | None = None) -> Run:
-    """The run in a folder, ready to go on where it stopped."""
+def reassemble(
+    recipe: dict[str, Any], algorithm: str, seed: int, data: str | None, partition: str
+) -> tuple[Federation, Algorithm[Any]]:
+    """The clients of a run as another machine makes them from what `run.json` says."""
+    settings = _recipe_of(recipe, "the run")
+    assembly = assemble(settings, seed, Path(data) if data else None)
+    if assembly.description["partition"] != partition:
+        raise Failure(f"the data of this machine ({data or 'no --data'}) are not those of the run")
+    chosen = settings.algorithm(algorithm)
+    return assembly.federation.pooled() if chosen.pools_data else assembly.federation, chosen
+
+
+def _recipe_of(written: dict[str, Any], source: str) -> Recipe:
+    return recipe_of({key: value for key, value in written.items() if value is not None}, source)
+
+
+def resume_run(
+    folder: Path,
+    workers: int | None = None,
+    watcher: Watcher | None = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
+) -> Run:
+    """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
     written = read_description(folder)
-    settings = {key: value for key, value in written["recipe"].items() if value is not None}
+    name = engine or written.get("engine")
     return prepare_run(
-        recipe_of(settings, str(folder / "run.json")),
+        _recipe_of(written["recipe"], str(folder / "run.json")),
         written["algorithm"],
         written["seed"],
         folder,
         Path(written["data"]) if written["data"] else None,
-        workers or written["workers"],
+        EngineChoice(
+            EngineName(name) if name else None,
+            workers or written["workers"],
+            address or (written.get("address") if name == EngineName.ray else None),
+        ),
         watcher,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +79,8 @@ class Run:
     folder: Path | None = None
     workers: int = 1
     watcher: Watcher = field(default_factory=Watcher)
+    engine: Callable[[ClientHost], Engine] | None = None
+    """Starts what carries the calls; if not given, this process or so many workers."""
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
@@ -159,7 +161,7 @@ class Run:
 
     def _engine(self, stack: ExitStack) -> Engine:
         folder = self.folder and self.folder / "clients"
-        if folder is None and self.workers > 1:  # processes can only share states on disk
+        if folder is None and (self.engine or self.workers > 1):  # processes share states on disk
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
         store = StateStore(folder)
         host = ClientHost(
@@ -170,13 +172,18 @@ class Run:
             store,
             self.schedule.tuning_epochs,
         )
-        engine: Engine = Workers(host, self.workers) if self.workers > 1 else Embedded(host)
+        engine = self._start_engine(host)
         stack.callback(engine.close)
         engine = Metered(engine, self._record)
         engine = Checked(engine, lambda client: host.federation.blueprint(client).shapes)
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)
+
+    def _start_engine(self, host: ClientHost) -> Engine:
+        if self.engine:
+            return self.engine(host)
+        return Workers(host, self.workers) if self.workers > 1 else Embedded(host)
 
     def _record(self, call: Call, down: dict[str, int], up: dict[str, int], seconds: float) -> None:
         if not call.evaluation:

@@ -17,6 +17,7 @@ import pytest
 from tests.unit.cli.command import client_states, consort, measured, server_bytes, write_recipe
 
 from consort.assembly import prepare_run, resume_run
+from consort.engines.choice import EngineChoice
 from consort.recipe import load_recipe
 from consort.shipped import find_recipe
 
@@ -104,7 +105,7 @@ def test_killed_at_any_touch_of_the_disk(name, workers, step, tmp_path: Path):
         folder = tmp_path / f"killed-{moment}"
 
         def work(folder: Path = folder, moment: int = moment) -> None:
-            run = prepare_run(recipe, name, 0, folder, workers=workers)
+            run = prepare_run(recipe, name, 0, folder, engine=EngineChoice(workers=workers))
             kill_at(moment)
             run.go()
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.helpers import assert_same
 from tests.unit.cli.command import TIMING
 
 import consort
@@ -20,10 +21,12 @@ from consort.assembly import (
     environment,
     prepare_run,
     read_description,
+    reassemble,
     resume_run,
 )
 from consort.data.partition import fingerprint, load_partition
 from consort.data.registry import load_dataset
+from consort.engines.choice import EngineChoice, EngineName
 from consort.errors import Failure, UsageError
 from consort.history import Row
 from consort.messages import Payload
@@ -199,16 +202,17 @@ def test_what_cannot_be_assembled(groups, changes, message):
 
 def test_the_run_writes_down_what_decides_its_numbers(tmp_path: Path):
     given = recipe()
-    prepare_run(given, "ditto", 7, tmp_path / "run", workers=2)
+    prepare_run(given, "ditto", 7, tmp_path / "run", engine=EngineChoice(workers=2))
     written = json.loads((tmp_path / "run" / "run.json").read_text())
     assert written == read_description(tmp_path / "run")
     assert written["recipe"] == json.loads(Recipe.wire.dump_json(given))
     chosen = {key: written[key] for key in (
-        "title", "algorithm", "kind", "reports", "seed", "rounds", "workers", "data",
+        "title", "algorithm", "kind", "reports", "seed", "rounds", "workers", "engine",
+        "address", "data",
     )}  # fmt: skip
     assert chosen == {
         "title": "tiny", "algorithm": "ditto", "kind": "Ditto", "reports": "personal", "seed": 7,
-        "rounds": 2, "workers": 2, "data": None,
+        "rounds": 2, "workers": 2, "engine": None, "address": None, "data": None,
     }  # fmt: skip
     assert written["description"].startswith("FedAvg, and on every client a personal model")
     assert written["tasks"] == {"classify": {"metric": "accuracy", "higher_is_better": True}}
@@ -242,6 +246,48 @@ def test_a_run_is_resumed_from_its_folder_alone(tmp_path: Path):
     resumed = resume_run(tmp_path / "b", workers=2)
     assert resumed.workers == 2
     assert numbers(resumed.go()) == expected
+
+
+@pytest.mark.parametrize("name", [EngineName.embedded, EngineName.workers])
+def test_the_engine_is_written_down_and_decides_no_number(name, tmp_path: Path):
+    expected = numbers(prepare_run(recipe(), "ditto", 1, tmp_path / "a").go())
+    chosen = EngineChoice(name)
+    assert numbers(prepare_run(recipe(), "ditto", 1, tmp_path / "b", None, chosen).go()) == expected
+    assert read_description(tmp_path / "b")["engine"] == name
+    again = prepare_run(recipe(), "ditto", 1, tmp_path / "b", None, EngineChoice(workers=2))
+    assert numbers(again.go()) == expected
+
+
+def test_a_run_from_before_engines_had_names_is_resumed(tmp_path: Path):
+    expected = numbers(prepare_run(recipe(), "ditto", 1, tmp_path / "a").go())
+    prepare_run(recipe(), "ditto", 1, tmp_path / "b")
+    written = read_description(tmp_path / "b")
+    del written["engine"], written["address"]
+    (tmp_path / "b" / "run.json").write_text(json.dumps(written))
+    assert numbers(resume_run(tmp_path / "b").go()) == expected
+
+
+def test_another_machine_makes_the_same_clients(tmp_path: Path):
+    given = recipe(algorithms={"centralised": {}})
+    prepare_run(given, "centralised", 1, tmp_path)
+    written = read_description(tmp_path)
+    told = {key: written[key] for key in ("recipe", "algorithm", "seed", "data", "partition")}
+    federation, algorithm = reassemble(**told)
+    made = assemble(recipe(), 1, None).federation.pooled()
+    assert type(algorithm).__name__ == written["kind"]
+    assert federation.client_ids == made.client_ids
+    for client in federation.members:
+        assert_same(federation.data(client), made.data(client))
+        assert_same(federation.blueprint(client).params, made.blueprint(client).params)
+    with pytest.raises(Failure, match=r"the data of this machine .* are not those of the run"):
+        reassemble(**told | {"partition": "another"})
+
+
+def test_an_engine_that_cannot_be_is_refused():
+    with pytest.raises(UsageError, match="the embedded engine is one process"):
+        EngineChoice(EngineName.embedded, 2)
+    with pytest.raises(UsageError, match="add --engine ray"):
+        EngineChoice(EngineName.workers, 2, "auto")
 
 
 def test_a_recipe_with_groups_is_resumed_too(tmp_path: Path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from consort.engines.choice import EngineChoice, EngineName
 from consort.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ Changes = Annotated[
 ]
 Scale = Annotated[str | None, typer.Option(help="One of the recipe's scales: desk, paper.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that train clients side by side.")]
+Engine = Annotated[EngineName | None, typer.Option(help="What trains clients; decides no number.")]
+Address = Annotated[
+    str | None,
+    typer.Option(help="A Ray cluster: auto, host:port, ray://host:port.", metavar="ADDRESS"),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="DIR")]
 Data = Annotated[
     Path | None,
@@ -83,6 +89,8 @@ def run(
     seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
     scale: Scale = None,
     workers: Workers = 1,
+    engine: Engine = None,
+    address: Address = None,
     data: Data = None,
     out: Out = None,
     quiet: Quiet = False,
@@ -92,13 +100,14 @@ def run(
     from consort.assembly import prepare_run
     from consort.cli.show import Screen
 
+    choice = EngineChoice(engine, workers, address)
     path, loaded = _recipe(recipe, scale, changes)
     name = algorithm or next(iter(loaded.algorithms))
     number = loaded.seeds[0] if seed is None else seed
     folder = (out or _default_folder(path, scale)) / name / f"seed-{number}"
     with Screen(quiet, json) as screen:
         watcher = screen.watch(name, number, loaded.run.rounds)
-        prepare_run(loaded, name, number, folder, data, workers, watcher).go()
+        prepare_run(loaded, name, number, folder, data, choice, watcher).go()
     _finish([folder], screen)
 
 
@@ -117,6 +126,8 @@ def compare(
         bool, typer.Option("--check", help="Exit with 1 unless every claim of the recipe holds.")
     ] = False,
     workers: Workers = 1,
+    engine: Engine = None,
+    address: Address = None,
     data: Data = None,
     out: Out = None,
     quiet: Quiet = False,
@@ -127,6 +138,7 @@ def compare(
     from consort.cli.show import Screen
     from consort.comparison import judge
 
+    choice = EngineChoice(engine, workers, address)
     path, loaded = _recipe(recipe, scale, changes)
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     numbers = list(range(seeds)) if seeds else loaded.seeds
@@ -138,7 +150,7 @@ def compare(
             for name in names:
                 folder = root / name / f"seed-{number}"
                 watcher = screen.watch(name, number, loaded.run.rounds)
-                prepare_run(loaded, name, number, folder, data, workers, watcher).go()
+                prepare_run(loaded, name, number, folder, data, choice, watcher).go()
                 folders.append(folder)
     verdicts = judge(loaded, folders)
     _finish(folders, screen, loaded, root, verdicts)
@@ -150,6 +162,8 @@ def compare(
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
     workers: Annotated[int | None, typer.Option(min=1, help="As before if not given.")] = None,
+    engine: Engine = None,
+    address: Address = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -160,7 +174,7 @@ def resume(
     written = read_description(folder)
     with Screen(quiet, json) as screen:
         watcher = screen.watch(written["algorithm"], written["seed"], written["rounds"])
-        resume_run(folder, workers, watcher).go()
+        resume_run(folder, workers, watcher, engine, address).go()
     _finish([folder], screen)
 
 

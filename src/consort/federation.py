@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
 from consort.params import Params
 from consort.randomness import derive
+from consort.registry import check_name
 from consort.roster import Roster
 from consort.tasks import Task
 
@@ -104,6 +104,14 @@ class Federation:
             self._blueprints[client] = self._architectures[key]
         return self._blueprints[client]
 
+    def initial(self, client: str) -> Params:
+        """The weights this client's model starts with."""
+        return self.blueprint(client).params
+
+    def shapes(self, client: str) -> Mapping[str, tuple[int, ...]]:
+        """The shape of every parameter of this client's model."""
+        return self.blueprint(client).shapes
+
     def _draw(self, client: str, number: int) -> Params:
         return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
 
@@ -136,7 +144,7 @@ class Federation:
         representatives = {key: name for name, key in architectures.items()}
         return Roster(
             architectures,
-            {key: self.blueprint(name).params for key, name in representatives.items()},
+            {key: self.initial(name) for key, name in representatives.items()},
             {name: tuple(self.members[name].tasks) for name in self.client_ids},
             self._draw,
             lambda table: self.accompanied(table).roster,
@@ -154,7 +162,7 @@ class Federation:
 
     def _smallest(self) -> ModelSpec:
         """The model with the fewest numbers, the first of several such."""
-        first = min(self.client_ids, key=lambda client: self.blueprint(client).params.size)
+        first = min(self.client_ids, key=lambda client: self.initial(client).size)
         return self.members[first].model
 
     def pooled(self) -> Federation:
@@ -185,12 +193,6 @@ class Federation:
             inputs = examples.inputs.contiguous(memory_format=torch.channels_last)
             return replace(examples, inputs=inputs)
         return examples
-
-
-def check_name(client: str) -> None:
-    """Refuses names that cannot be folders."""
-    if not re.fullmatch(r"[\w-][\w.-]*", client):
-        raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
 
 
 def _parts(splits: Splits) -> tuple[Examples, Examples, Examples]:

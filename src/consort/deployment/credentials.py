@@ -20,9 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from consort.checkpoint import write_file
 from consort.errors import UsageError
-from consort.federation import check_name
+from consort.registry import check_name
 
 PrivateKey = ec.EllipticCurvePrivateKey
 _LOCAL = ("localhost", "127.0.0.1")
@@ -47,8 +46,8 @@ class ServerCredentials:
         _write_secret(folder / "ca.key", _pem_key(key))
         _write_secret(folder / "server.key", _pem_key(server))
         _write_secret(folder / "executor.secret", secrets.token_bytes(32))
-        write_file(folder / "ca.pem", _pem(authority))
-        write_file(folder / "server.pem", _pem(certificate))
+        _write(folder / "ca.pem", _pem(authority))
+        _write(folder / "server.pem", _pem(certificate))
         (folder / "clients").mkdir(exist_ok=True)
         return cls(folder)
 
@@ -79,7 +78,7 @@ class ServerCredentials:
             )
         authority = _read_certificate(self.folder / "ca.pem")
         signed = _certificate(client, key, _read_key(self.folder / "ca.key"), authority, days)
-        write_file(path, _pem(signed) + _pem(authority))
+        _write(path, _pem(signed) + _pem(authority))
         return path
 
     def revoke(self, client: str) -> None:
@@ -119,7 +118,7 @@ class ClientCredentials:
         form = serialization.PrivateFormat.OpenSSH  # what a SuperNode reads
         _write_secret(folder / "client.key", _pem_key(key, form))
         made = cls(folder, name)
-        write_file(made.request, _pem(request.sign(key, hashes.SHA256())))
+        _write(made.request, _pem(request.sign(key, hashes.SHA256())))
         return made
 
     @classmethod
@@ -142,7 +141,7 @@ class ClientCredentials:
         if not _valid(certificate, authority):
             end = certificate.not_valid_after_utc.date()
             raise UsageError(f"{found.certificate} is valid until {end}: ask for a new one")
-        write_file(found.authority, _pem(authority))
+        _write(found.authority, _pem(authority))
         return found
 
     @property
@@ -278,6 +277,11 @@ def _pem_key(
     key: PrivateKey, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8
 ) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
 def _write_secret(path: Path, data: bytes) -> None:

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager, suppress
@@ -125,14 +126,18 @@ class SuperLink:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
         self._patient = Patient(60, self.keep_alive)
         for old in folder.glob("superlink.db*"):
             old.unlink()  # what a run needs to go on is in its own checkpoints
 
     def keep_alive(self) -> None:
         """Starts the process, again if it died: its database survives it."""
-        if self.process and self.process.poll() is None:
-            return
+        with self._lock:
+            if self.process is None or self.process.poll() is not None:
+                self._launch()
+
+    def _launch(self) -> None:
         files = {"certfile": "server.pem", "keyfile": "server.key", "ca-certfile": "ca.pem"}
         arguments = [f"--ssl-{name}={self.credentials / file}" for name, file in files.items()]
         self.process = _start(
@@ -145,6 +150,7 @@ class SuperLink:
             f"--database={self.folder / 'superlink.db'}",
             f"--port={self.port}",
             log=self.folder / "superlink.log",
+            level="WARNING",  # else it notes every request
         )
 
     def register(self, name: str, public_key: bytes) -> int:
@@ -235,7 +241,7 @@ class Post:
             self._grid._runtime_client.PushTaskOutput(
                 PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
             )
-        self._heartbeat.stop()
+        self._heartbeat._stop_event.set()
         self._grid.close()
 
 
@@ -247,6 +253,7 @@ class SuperNode:
         self.process: subprocess.Popen[bytes] | None = None
         self.secret = folder / "executor.secret"
         self.log = folder / "supernode.log"
+        self._executor: RuntimeHttpClient | None = None
 
     def start(self) -> None:
         """Starts the process with a secret and a port of its own."""
@@ -265,6 +272,7 @@ class SuperNode:
             f"--port={port}",
             log=self.log,
         )
+        self._executor = _executor(self.address, self.secret.read_bytes(), None, Patient(0))
 
     @property
     def alive(self) -> bool:
@@ -282,26 +290,24 @@ class SuperNode:
         lines = [line for line in text.splitlines() if line.strip()]
         return " ".join(line.strip() for line in lines[-8:])
 
-    def next_letter(self) -> Letter | None:
-        """What the server asks now, if anything; waits a moment for it."""
-        if not self.alive:
-            return None
+    def next_letter(self, seconds: float = 1.0) -> Letter | None:
+        """What the server asks; waits a moment for it."""
+        end = time.monotonic() + seconds
+        request = AcquireTaskRequest(supported_task_types=["flwr-clientapp"])
         try:
-            patient = Patient(0)
-            executor = _executor(self.address, self.secret.read_bytes(), None, patient)
-            with executor:
-                request = AcquireTaskRequest(supported_task_types=["flwr-clientapp"])
-                while self.alive:
-                    token = executor.AcquireTask(request).token
-                    if token:
-                        return Letter(self.address, token)
-                    time.sleep(0.05)
-        except Failure:
-            time.sleep(0.2)
+            while self._executor and time.monotonic() < end:
+                token = self._executor.AcquireTask(request).token
+                if token:
+                    return Letter(self.address, token)
+                time.sleep(0.05)
+        except (Failure, RunNotRunningException, RuntimeError):
+            time.sleep(0.2)  # it is starting, or the run ended in this moment
         return None
 
     def close(self) -> None:
         """Ends the process, so that the server learns of it."""
+        if self._executor:
+            self._executor.close()
         _end(self.process)
 
 
@@ -335,7 +341,7 @@ class Letter:
                 )
             )
         finally:
-            self._heartbeat.stop()
+            self._heartbeat._stop_event.set()
             self._client.close()
 
 
@@ -395,7 +401,9 @@ def _reason(error: Any) -> str:
     return f"Flower: {error.reason} (code {error.code})"
 
 
-def _start(command: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+def _start(
+    command: str, *arguments: str, log: Path, level: str = "INFO"
+) -> subprocess.Popen[bytes]:
     """A Flower command of this Python environment, which dies with this process."""
     log.parent.mkdir(parents=True, exist_ok=True)
     program = Path(sys.executable).with_name(command)
@@ -405,6 +413,7 @@ def _start(command: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            env=os.environ | {"FLWR_LOG_LEVEL": level},
             preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 from consort.engines.arena import Arena, Frame
 from consort.engines.host import ClientHost
 from consort.errors import ClientFailed, UsageError
-from consort.messages import Call, Payload, Reply
+from consort.messages import Call, Payload, Reply, common_keys
 
 Chunk = Sequence[Call]
 _PR_SET_PDEATHSIG = 1
@@ -91,7 +91,7 @@ class Workers:
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         """Keeps all workers busy, but not far ahead of what has been yielded."""
         chunks = self.host.chunks(calls)
-        common = _common_keys(calls)
+        common = common_keys(calls)
         self._deliveries += 1
         frame = self.broadcast.write({key: calls[0].payload[key] for key in common})
         shared = frame | {"delivery": self._deliveries}
@@ -137,16 +137,6 @@ class Workers:
 
 
 _CALL_FIELDS = [f.name for f in dataclasses.fields(Call) if f.name != "payload"]
-
-
-def _common_keys(calls: Sequence[Call]) -> set[str]:
-    """The entries of the payload that are the same object for every client."""
-    if not calls:
-        return set()
-    first = calls[0].payload
-    return {
-        key for key, value in first.items() if all(call.payload.get(key) is value for call in calls)
-    }
 
 
 def _serve(

@@ -21,12 +21,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.cli.build import build_fab_from_files
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.common.serde import context_to_proto, fab_to_proto, run_from_proto, user_config_to_proto
@@ -51,6 +50,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
+from consort.engines.flower import Arrival, Parts
 from consort.errors import Failure
 
 logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -75,7 +75,6 @@ clientapp = "consort:app"
 
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 _PR_SET_PDEATHSIG = 1
-Parts = dict[str, bytes]
 
 
 class Interrupted(Failure):
@@ -108,15 +107,6 @@ class Patient:
             time.sleep(0.2)
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """A reply, or the reason why there is none."""
-
-    reply_to: str
-    parts: Parts
-    lost: str = ""
-
-
 class SuperLink:
     """Flower's server as a child of this process, reachable from this machine only."""
 
@@ -127,7 +117,7 @@ class SuperLink:
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._patient = Patient(60, self.keep_alive)
+        self._patient: Any = Patient(60, self.keep_alive)
         for old in folder.glob("superlink.db*"):
             old.unlink()  # what a run needs to go on is in its own checkpoints
 
@@ -205,6 +195,7 @@ class Post:
     """Brings messages to nodes and replies back, for the one run of this process."""
 
     def __init__(self, link: SuperLink, token: str) -> None:
+        self._link = link
         self._grid = HttpGrid(link.address, False, link._authority, token=token)
         self._grid._retry_invoker = link._patient
         client = self._grid._runtime_client
@@ -223,20 +214,20 @@ class Post:
         messages = [Message(_record(parts), node, "query", ttl=seconds) for node, parts in letters]
         return list(self._grid.push_messages(messages))
 
-    def pull(self, ids: Iterable[str]) -> list[Arrived]:
+    def pull(self, ids: Iterable[str]) -> list[Arrival]:
         """The replies that came in since they were last asked for."""
         arrived = []
         for message in self._grid.pull_messages(list(ids)):
             reply_to = message.metadata.reply_to_message_id
             if message.has_error():
-                arrived.append(Arrived(reply_to, {}, _reason(message.error)))
+                arrived.append(Arrival(reply_to, {}, _reason(message.error)))
             else:
-                arrived.append(Arrived(reply_to, _parts(message.content)))
+                arrived.append(Arrival(reply_to, _parts(message.content)))
         return arrived
 
     def close(self) -> None:
         """Tells Flower that the run is over."""
-        self._grid._retry_invoker.seconds = 0
+        self._link._patient.seconds = 0
         with suppress(Failure, RunNotRunningException):
             self._grid._runtime_client.PushTaskOutput(
                 PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
@@ -315,6 +306,7 @@ class Letter:
     """A message from the server that waits for its reply."""
 
     def __init__(self, address: str, token: str) -> None:
+        patient: Any = Patient(10)
         self._client = RuntimeHttpClient.from_server_address(
             address,
             True,
@@ -323,7 +315,7 @@ class Letter:
                 RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
                 RuntimeTokenHttpInterceptor(token),
             ],
-            retry_invoker=Patient(10),
+            retry_invoker=patient,
         )
         self._heartbeat = _heartbeat(self._client)
         self._message, self._context, _, _ = pull_task_input(self._client)
@@ -353,7 +345,7 @@ def free_port() -> int:
 
 
 def _executor(
-    address: str, secret: bytes, authority: bytes | None, patient: Patient
+    address: str, secret: bytes, authority: bytes | None, patient: Any
 ) -> RuntimeHttpClient:
     return RuntimeHttpClient.from_server_address(
         address,
@@ -379,12 +371,11 @@ def _heartbeat(client: RuntimeHttpClient) -> HeartbeatSender:
 
 
 def _record(parts: Parts) -> RecordDict:
-    """Bytes as arrays, which Flower cuts into pieces; small ones as they are."""
-    arrays = {name: Array("uint8", (len(data),), "raw", data) for name, data in parts.items()}
-    return RecordDict(
-        {name: ArrayRecord({"bytes": array}) for name, array in arrays.items()}
-        | {"names": ConfigRecord({"names": list(parts)})}
-    )
+    """Bytes as arrays, because Flower cuts these into pieces."""
+    record = RecordDict()
+    for name, data in parts.items():
+        record[name] = ArrayRecord({"bytes": Array("uint8", (len(data),), "raw", data)})
+    return record
 
 
 def _parts(record: RecordDict) -> Parts:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,12 +23,13 @@ _LOOK = 1.0  # and for clients that are not connected
 _CALL_FIELDS = [f.name for f in dataclasses.fields(Call) if f.name not in ("client", "payload")]
 
 
-class Arrival(Protocol):
+@dataclass(frozen=True)
+class Arrival:
     """A reply, or the reason why it was lost on the way."""
 
     reply_to: str
     parts: Parts
-    lost: str
+    lost: str = ""
 
 
 class Post(Protocol):
@@ -42,7 +43,7 @@ class Post(Protocol):
         """Sends messages; returns the number of each."""
         ...
 
-    def pull(self, ids: Sequence[str]) -> Sequence[Arrival]:
+    def pull(self, ids: Iterable[str]) -> Sequence[Arrival]:
         """The replies that came in."""
         ...
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import json
 import multiprocessing
 import signal
@@ -17,7 +16,7 @@ from typing import Any
 from consort.engines.arena import Arena, Frame
 from consort.engines.host import ClientHost
 from consort.errors import ClientFailed, UsageError
-from consort.messages import Call, Payload, Reply
+from consort.messages import Call, Payload, Reply, common_keys
 
 Chunk = Sequence[Call]
 _PR_SET_PDEATHSIG = 1
@@ -44,7 +43,7 @@ class Worker:
         """Hands a chunk of calls over."""
         self.number, self.chunk = number, chunk
         own = [{k: v for k, v in call.payload.items() if k not in common} for call in chunk]
-        calls = [[getattr(call, name) for name in _CALL_FIELDS] for call in chunk]
+        calls = [call.header for call in chunk]
         order = {"calls": calls, "own": self.down.write(own), "shared": shared}
         with suppress(BrokenPipeError):  # a dead worker is noticed by `finish`
             _send(self.pipe, order)
@@ -91,7 +90,7 @@ class Workers:
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         """Keeps all workers busy, but not far ahead of what has been yielded."""
         chunks = self.host.chunks(calls)
-        common = _common_keys(calls)
+        common = common_keys(calls)
         self._deliveries += 1
         frame = self.broadcast.write({key: calls[0].payload[key] for key in common})
         shared = frame | {"delivery": self._deliveries}
@@ -136,19 +135,6 @@ class Workers:
         return replies
 
 
-_CALL_FIELDS = [f.name for f in dataclasses.fields(Call) if f.name != "payload"]
-
-
-def _common_keys(calls: Sequence[Call]) -> set[str]:
-    """The entries of the payload that are the same object for every client."""
-    if not calls:
-        return set()
-    first = calls[0].payload
-    return {
-        key for key, value in first.items() if all(call.payload.get(key) is value for call in calls)
-    }
-
-
 def _serve(
     host: ClientHost,
     pipe: Connection,
@@ -172,8 +158,8 @@ def _serve(
         if order["shared"]["delivery"] != seen:
             seen, shared = order["shared"]["delivery"], broadcast.read(order["shared"])
         calls = [
-            Call(**dict(zip(_CALL_FIELDS, fields, strict=True)), payload=shared | own)
-            for fields, own in zip(order["calls"], down.read(order["own"]), strict=True)
+            Call.from_header(header, shared | own)
+            for header, own in zip(order["calls"], down.read(order["own"]), strict=True)
         ]
         replies = host.answer(calls)
         errors = [r.error and [r.error.client, r.error.reason, r.error.traceback] for r in replies]

@@ -78,6 +78,16 @@ class Reply:
         return tensors_in(self.content)
 
 
+def common_keys(calls: Sequence[Call]) -> set[str]:
+    """The entries of the payload that are the same object for every client."""
+    if not calls:
+        return set()
+    first = calls[0].payload
+    return {
+        key for key, value in first.items() if all(call.payload.get(key) is value for call in calls)
+    }
+
+
 class Each(dict[str, Any]):
     """A value that differs per client, given to `Clients.ask` in the place of one value."""
 
@@ -110,16 +120,6 @@ class Replies(Mapping[str, Payload]):
             list(self.each(key).values()),
             None if weights is None else [float(weights[client]) for client in self],
         )
-
-
-def common_keys(calls: Sequence[Call]) -> set[str]:
-    """The entries of the payload that are the same object for every client."""
-    if not calls:
-        return set()
-    first = calls[0].payload
-    return {
-        key for key, value in first.items() if all(call.payload.get(key) is value for call in calls)
-    }
 
 
 def pack(value: Any, tensors: list[Tensor]) -> Any:

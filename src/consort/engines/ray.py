@@ -91,6 +91,8 @@ class Ray:
         self._deliveries = 0
         for actor in self.cluster.actors:
             self._prepare(Job(actor))
+        while not self._idle():  # so that no round has to wait for the data to be loaded
+            deque(self._collected())
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         """Keeps all actors busy, but not far ahead of what has been yielded."""

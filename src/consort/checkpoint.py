@@ -31,22 +31,29 @@ def write_file(path: Path, data: bytes, durable: bool = False) -> None:
 
 def save(path: Path, value: Any, durable: bool = False) -> None:
     """Writes a value with a digest in front."""
-    data = encode(value)
+    _write(path, encode(value), durable)
+
+
+def _write(path: Path, data: bytes, durable: bool = False) -> None:
     write_file(path, _digest(data) + data, durable)
 
 
 def load(path: Path, records: Mapping[str, type] = {}) -> Any:
     """Reads what `save` wrote; a damaged file is an error that names it."""
-    content = path.read_bytes()
-    digest, data = content[:_DIGEST], content[_DIGEST:]
-    if digest != _digest(data):
-        raise Failure(f"{path} is damaged: delete it to go on from the file before it")
     try:
-        return decode(data, records)
+        return decode(_checked(path), records)
     except Refused as error:
         raise Failure(
             f"{path} cannot be read ({error}): it comes from another version of the algorithm"
         ) from error
+
+
+def _checked(path: Path) -> bytes:
+    content = path.read_bytes()
+    digest, data = content[:_DIGEST], content[_DIGEST:]
+    if digest != _digest(data):
+        raise Failure(f"{path} is damaged: delete it to go on from the file before it")
+    return data
 
 
 def _digest(data: bytes) -> bytes:
@@ -67,29 +74,34 @@ class StateStore:
 
     def load(self, client: str, before: Stamp) -> State:
         """The newest state written before a time, or an empty one."""
-        stamps = [stamp for stamp in self._stamps(client) if stamp < before]
-        if not stamps:
-            return {}
-        if self.folder is None:
-            state: State = decode(self._memory[client][max(stamps)])
-        else:
-            state = self._read(self._path(client, max(stamps)))
+        data = self.read(client, before)
+        state: State = decode(data) if data else {}
         return state
 
-    def _read(self, path: Path) -> State:
+    def read(self, client: str, before: Stamp) -> bytes:
+        """The same as it was written, to be carried elsewhere; nothing if there is none."""
+        stamps = [stamp for stamp in self._stamps(client) if stamp < before]
+        if not stamps:
+            return b""
+        if self.folder is None:
+            return self._memory[client][max(stamps)]
+        path = self._path(client, max(stamps))
         try:
-            state: State = load(path)
+            return _checked(path)
         except Failure as error:
             # Without it an older state would be taken, and the numbers would be others.
             raise Failure(f"{path} is damaged: start the run again in a new folder") from error
-        return state
 
     def save(self, client: str, stamp: Stamp, state: State) -> None:
         """Writes a state and forgets those that no resume can need any more."""
+        self.write(client, stamp, encode(state))
+
+    def write(self, client: str, stamp: Stamp, data: bytes) -> None:
+        """The same for a state that comes from elsewhere, already encoded."""
         if self.folder is None:
-            self._memory.setdefault(client, {})[stamp] = encode(state)
+            self._memory.setdefault(client, {})[stamp] = data
         else:
-            save(self._path(client, stamp), state)
+            _write(self._path(client, stamp), data)
         stamps = self._stamps(client)
         kept = sorted({earlier[0] for earlier in stamps if earlier[0] < stamp[0]})[-2:]
         for old in stamps:

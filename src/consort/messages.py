@@ -41,6 +41,27 @@ class Call:
     payload: Payload
     evaluation: bool = False
 
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """When in the run this is; what the client remembers is written under it."""
+        return self.round, self.step
+
+    @property
+    def before(self) -> tuple[int, int]:
+        """The client knows what it wrote before this time; evaluated, all of this round."""
+        return (self.round + 1, 0) if self.evaluation else self.stamp
+
+    @property
+    def header(self) -> list[Any]:
+        """All but the payload, to be sent beside it: see `from_header`."""
+        return [self.client, self.method, self.round, self.step, self.turn, self.evaluation]
+
+    @classmethod
+    def from_header(cls, header: Sequence[Any], payload: Payload) -> Call:
+        """The call with this header and payload."""
+        client, method, round_, step, turn, evaluation = header
+        return cls(client, method, round_, step, turn, payload, evaluation)
+
 
 @dataclass(frozen=True)
 class Reply:

@@ -90,7 +90,9 @@ class Participant:
         self, enrolled: Enrolment, header: dict[str, Any], parts: Parts, arrived: float
     ) -> Parts:
         payload = decode(parts["shared"]) | decode(parts["own"])
-        call = Call(client=self.name, payload=payload, **header["call"])
+        call = Call.from_header(header["call"], payload)
+        if call.client != self.name:
+            raise Refused(f"the call is for {call.client}")
         host = self._hosted(enrolled, header["companion"])
         counted = header["counted"]
         host.store.forget_after(self.name, counted and (counted[0], counted[1]))

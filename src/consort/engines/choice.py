@@ -60,7 +60,9 @@ class EngineChoice:
         from consort.engines.workers import Workers
 
         if self.name == EngineName.ray:
-            raise UsageError(f"{origin.place}: the Ray engine is not there yet")
+            from consort.engines.ray import Ray
+
+            return Ray(host, origin, self.workers, self.address)
         if self.name == EngineName.workers or self.workers > 1:
             return Workers(host, self.workers)
         return Embedded(host)

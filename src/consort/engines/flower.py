@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import secrets
 import time
@@ -20,7 +19,6 @@ Header = dict[str, Any]
 Parts = dict[str, bytes]
 _POLL = 0.1  # seconds between looks for answers
 _LOOK = 1.0  # and for clients that are not connected
-_CALL_FIELDS = [f.name for f in dataclasses.fields(Call) if f.name not in ("client", "payload")]
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ class Flower:
         for call, (_, answer) in zip(calls, answers, strict=True):
             reply = reply_of(call.client, answer)
             if reply.error is None and not call.evaluation:
-                self.ledger.counted[call.client] = (call.round, call.step)
+                self.ledger.counted[call.client] = call.stamp
             self.tell(call.client, f"failed: {reply.error.reason}" if reply.error else "answered")
             yield reply
         self.ledger.save()
@@ -155,7 +153,7 @@ class Flower:
         counted = self.ledger.counted.get(call.client)
         return {
             "kind": "call",
-            "call": {name: getattr(call, name) for name in _CALL_FIELDS},
+            "call": call.header,
             "counted": list(counted) if counted else None,
             "companion": self.companion,
         }

@@ -126,9 +126,7 @@ class ClientHost:
             raise ConsortError(f"{call.method} is not a method that clients answer")
         blueprint = self.federation.blueprint(call.client)
         self._check_once(call.payload, blueprint)
-        stamp = (call.round, call.step)
-        before = (call.round + 1, 0) if call.evaluation else stamp
-        remembered = self.store.load(call.client, before)
+        remembered = self.store.load(call.client, call.before)
         client = self._client(call, blueprint.fresh(), dict(remembered))
         content: Payload = method(client, **call.payload)  # type: ignore[misc]
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
@@ -136,7 +134,7 @@ class ClientHost:
         reply = Reply(call.client, content, seconds=time.process_time() - start)
         self._keep_secret(reply)
         if not call.evaluation:
-            self._keep(client, stamp, remembered)
+            self._keep(client, call.stamp, remembered)
         return reply
 
     def _tuned(self, client: Client) -> Payload:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import json
 import multiprocessing
 import signal
@@ -44,7 +43,7 @@ class Worker:
         """Hands a chunk of calls over."""
         self.number, self.chunk = number, chunk
         own = [{k: v for k, v in call.payload.items() if k not in common} for call in chunk]
-        calls = [[getattr(call, name) for name in _CALL_FIELDS] for call in chunk]
+        calls = [call.header for call in chunk]
         order = {"calls": calls, "own": self.down.write(own), "shared": shared}
         with suppress(BrokenPipeError):  # a dead worker is noticed by `finish`
             _send(self.pipe, order)
@@ -136,9 +135,6 @@ class Workers:
         return replies
 
 
-_CALL_FIELDS = [f.name for f in dataclasses.fields(Call) if f.name != "payload"]
-
-
 def _serve(
     host: ClientHost,
     pipe: Connection,
@@ -162,8 +158,8 @@ def _serve(
         if order["shared"]["delivery"] != seen:
             seen, shared = order["shared"]["delivery"], broadcast.read(order["shared"])
         calls = [
-            Call(**dict(zip(_CALL_FIELDS, fields, strict=True)), payload=shared | own)
-            for fields, own in zip(order["calls"], down.read(order["own"]), strict=True)
+            Call.from_header(header, shared | own)
+            for header, own in zip(order["calls"], down.read(order["own"]), strict=True)
         ]
         replies = host.answer(calls)
         errors = [r.error and [r.error.client, r.error.reason, r.error.traceback] for r in replies]

@@ -1,0 +1,64 @@
+"""Runs algorithms on Ray and in this process, and prints where they differ: {name: what}.
+
+A process of its own, so that all of them share one Ray and no test is left with its threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import traceback
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.contract.helpers import ROUGH, Rough, assert_same_outcome, finish, make, run_of
+from tests.helpers import tiny_federation
+
+from consort.algorithm import Algorithm
+from consort.engines.choice import EngineChoice, EngineName, Origin
+from consort.federation import Federation
+from consort.models.registry import ENCODERS
+
+CLIENTS = 3
+RAY = EngineChoice(EngineName.ray, 2)
+
+
+def federation() -> Federation:
+    """Clients whose BatchNorm statistics are their own, so that all of them remember something."""
+    ENCODERS["rough"] = f"{Rough.__module__}:{Rough.__name__}"
+    return tiny_federation(CLIENTS, model=ROUGH, batchnorm="local")
+
+
+def rebuild(name: str) -> tuple[Federation, Algorithm[Any]]:
+    """The same on the far side."""
+    algorithm = make(name, CLIENTS)
+    members = federation()
+    return members.pooled() if algorithm.pools_data else members, algorithm
+
+
+def compare(name: str, folder: Path) -> None:
+    """Straight on Ray, and begun on Ray and ended here, are as if all had been here."""
+    start = partial(RAY.start, origin=Origin(f"{__name__}:rebuild", {"name": name}))
+    alone = finish(run_of(name, folder / "alone", federation()))
+    assert len(alone.rows) > 0
+    assert_same_outcome(finish(run_of(name, folder / "ray", federation(), engine=start)), alone)
+    run_of(name, folder / "both", federation(), rounds=2, engine=start).go()
+    assert_same_outcome(finish(run_of(name, folder / "both", federation())), alone)
+
+
+def difference(name: str) -> str:
+    """What differs, or nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            compare(name, Path(folder))
+        except Exception:
+            return traceback.format_exc()
+    return ""
+
+
+if __name__ == "__main__":
+    from tests.contract.ray_runs import difference  # so that the far side finds `rebuild` by name
+
+    print(json.dumps({name: difference(name) for name in sys.argv[1:]}))

@@ -118,9 +118,10 @@ def status(
     """Show who is connected, which round it is, what is late, what failed and why."""
     from json import dumps
 
-    from consort.cli.show_status import find_status, show_status
+    from consort.cli.show_status import show_status
+    from consort.deployment.status import current_status
 
-    table = find_status(folder)
+    table = current_status(folder)
     if json:
         typer.echo(dumps(table, indent=1))
     else:

@@ -1,32 +1,15 @@
-"""How a federation is doing, as its server wrote it down."""
+"""How a federation is doing, on the screen."""
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from consort.deployment.board import connected, read_status
-
 _SHOWN_EVENTS = 10
-_SILENT = 30.0  # seconds without a word after which a running server is thought dead
-
-
-def find_status(folder: Path) -> dict[str, Any]:
-    """The status in a folder, with what the clock adds to it."""
-    table, now = read_status(folder / "status.json"), time.time()
-    if table.get("phase") not in ("finished", "stopped") and now - table["written"] > _SILENT:
-        table["phase"] = "dead: give the same consort server again to go on"
-    over = table["phase"] == "finished"
-    for client in table["clients"].values():
-        client["connected"] = not over and connected(client, now)
-        client["seconds"] = round(now - client["since"], 1)
-    return table
 
 
 def show_status(table: dict[str, Any]) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from consort.checkpoint import write_file
-from consort.errors import ClientFailed, UsageError
+from consort.deployment.status import read_status
+from consort.errors import ClientFailed
 from consort.messages import Call, Replies
 from consort.run import Watcher
 
-_CONNECTED = 15.0  # seconds; a node asks for messages every three
 _BEAT = 5.0
 _MOST_EVENTS = 100
 
@@ -35,6 +35,7 @@ class Board:
         events = read_status(self.path)["events"] if self.path.exists() else []
         blank = {"state": "never seen", "seen": 0.0, "since": time.time()}
         self.table = about | {
+            "phase": "starting",
             "clients": {client: dict(blank) for client in clients},
             "events": events,
         }
@@ -115,17 +116,3 @@ class BoardWatcher(Watcher):
         """A client failed, and the run goes on without it."""
         self.board.event(f"round {self.board.table.get('round', 0)}: went on without {error}")
         self.screen.failed(error)
-
-
-def read_status(path: Path) -> dict[str, Any]:
-    """What a server has written."""
-    try:
-        table: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path.parent} holds no run of consort server") from error
-    return table
-
-
-def connected(client: dict[str, Any], now: float) -> bool:
-    """Whether a client has called within the last seconds."""
-    return bool(now - client["seen"] < _CONNECTED)

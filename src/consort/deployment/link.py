@@ -73,6 +73,15 @@ clientapp = "consort:app"
 """
 """An app without code: the processes that answer have Consort installed."""
 
+_RESTART = 300.0  # seconds that a SuperLink may take to be there, again
+_MEANINGS = {
+    "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not the one that this client was "
+    "told to trust: is it the right server?",
+    "401": "the server does not admit this key: not yet, no longer (revoked), or it has expired",
+    "412": "another client with this name is connected, or the server has not noticed yet that "
+    "this one was gone (a minute)",
+}
+"""What a SuperNode says at its end, and what it means."""
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 _PR_SET_PDEATHSIG = 1
 
@@ -117,7 +126,7 @@ class SuperLink:
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._patient: Any = Patient(60, self.keep_alive)
+        self._patient: Any = Patient(_RESTART, self.keep_alive)
         for old in folder.glob("superlink.db*"):
             old.unlink()  # what a run needs to go on is in its own checkpoints
 
@@ -276,10 +285,13 @@ class SuperNode:
         return self.log.exists() and "SuperNode ID" in self.log.read_text(errors="replace")
 
     def why_not(self) -> str:
-        """The last thing it said, in one line."""
+        """Why it ended, in one sentence."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        lines = [line for line in text.splitlines() if line.strip()]
-        return " ".join(line.strip() for line in lines[-8:])
+        for sign, meaning in _MEANINGS.items():
+            if sign in text:
+                return meaning
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return "the connection broke" if self.connected else f"Flower: {' '.join(lines[-3:])}"
 
     def next_letter(self, seconds: float = 1.0) -> Letter | None:
         """What the server asks; waits a moment for it."""

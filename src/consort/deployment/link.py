@@ -74,11 +74,35 @@ clientapp = "consort:app"
 """An app without code: the processes that answer have Consort installed."""
 
 _RESTART = 300.0  # seconds that a SuperLink may take to be there, again
+_SUPERLINK = """
+import sys
+from flwr.supercore import sql_mixin
+from flwr.superlink.cli.flower_superlink import flower_superlink
+
+patience = {"busy_timeout": "120000"}
+sql_mixin.SQLITE_PRAGMAS = tuple((dict(sql_mixin.SQLITE_PRAGMAS) | patience).items())
+sys.argv[0] = "flower-superlink"
+flower_superlink()
+"""
+"""The command, but its threads wait for each other longer: else it loses replies when busy."""
+
+_SUPERNODE = """
+import sys, time
+from types import SimpleNamespace
+from flwr.supernode import start_client_internal
+from flwr.supernode.cli.flower_supernode import flower_supernode
+
+start_client_internal.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.5)))
+sys.argv[0] = "flower-supernode"
+flower_supernode()
+"""
+"""The command, but it looks for messages twice a second, not every three seconds."""
+
 _MEANINGS = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not the one that this client was "
     "told to trust: is it the right server?",
-    "401": "the server does not admit this key: not yet, no longer (revoked), or it has expired",
-    "412": "another client with this name is connected, or the server has not noticed yet that "
+    "401 Unauthorized": "the server does not admit this key: not yet, no longer (revoked), or it has expired",
+    "[code: 2004]": "another client with this name is connected, or the server has not noticed yet that "
     "this one was gone (a minute)",
 }
 """What a SuperNode says at its end, and what it means."""
@@ -140,7 +164,7 @@ class SuperLink:
         files = {"certfile": "server.pem", "keyfile": "server.key", "ca-certfile": "ca.pem"}
         arguments = [f"--ssl-{name}={self.credentials / file}" for name, file in files.items()]
         self.process = _start(
-            "flower-superlink",
+            _SUPERLINK,
             *arguments,
             "--isolation=process",
             "--enable-supernode-auth",
@@ -263,7 +287,7 @@ class SuperNode:
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         self.process = _start(
-            "flower-supernode",
+            _SUPERNODE,
             f"--superlink={self.server}",
             f"--root-certificates={self.authority}",
             f"--auth-supernode-private-key={self.key}",
@@ -405,14 +429,13 @@ def _reason(error: Any) -> str:
 
 
 def _start(
-    command: str, *arguments: str, log: Path, level: str = "INFO"
+    program: str, *arguments: str, log: Path, level: str = "INFO"
 ) -> subprocess.Popen[bytes]:
-    """A Flower command of this Python environment, which dies with this process."""
+    """A program of this Python environment, which dies with this process."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    program = Path(sys.executable).with_name(command)
     with log.open("ab") as output:
         return subprocess.Popen(
-            [str(program), *arguments],
+            [sys.executable, "-c", program, *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

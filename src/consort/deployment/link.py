@@ -101,9 +101,10 @@ flower_supernode()
 _MEANINGS = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not the one that this client was "
     "told to trust: is it the right server?",
-    "401 Unauthorized": "the server does not admit this key: not yet, no longer (revoked), or it has expired",
-    "[code: 2004]": "another client with this name is connected, or the server has not noticed yet that "
-    "this one was gone (a minute)",
+    "401 Unauthorized": "the server does not admit this key: not yet, no longer (revoked), or it "
+    "has expired",
+    "[code: 2004]": "another client with this name is connected, or the server has not noticed "
+    "yet that this one was gone (a minute)",
 }
 """What a SuperNode says at its end, and what it means."""
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"

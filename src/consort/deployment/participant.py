@@ -101,7 +101,7 @@ class Participant:
             return self._failed(reply.error.reason, reply.error.traceback)
         if time.monotonic() - arrived > header["seconds"]:
             self.say(f"round {call.round}: too late, nobody waits for the answer any more")
-            raise Refused("it was too late")
+            return _answer(error="was too late", late=True)
         self.say(f"round {call.round}: {call.method} answered in {reply.seconds:.1f} s")
         return _answer(encode(reply.content), seconds=reply.seconds)
 
@@ -128,6 +128,8 @@ class Participant:
         return _answer(error=f"{kind} (see the client's own log)" if trace else reason)
 
 
-def _answer(content: bytes = b"", error: str = "", seconds: float = 0.0) -> Parts:
-    header = json.dumps({"error": error, "seconds": seconds})
+def _answer(
+    content: bytes = b"", error: str = "", seconds: float = 0.0, late: bool = False
+) -> Parts:
+    header = json.dumps({"error": error, "seconds": seconds, "late": late})
     return {"header": header.encode(), "content": content}

@@ -206,7 +206,8 @@ def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
     try:
         header = json.loads(answer["header"])
         if header["error"]:
-            return Reply(client, error=ClientFailed(client, str(header["error"])))
+            kind = Absent if header["late"] else ClientFailed
+            return Reply(client, error=kind(client, str(header["error"])))
         content: Payload = dict(decode(answer["content"]))
         return Reply(client, content, seconds=float(header["seconds"]))
     except (Refused, LookupError, ValueError, TypeError) as error:

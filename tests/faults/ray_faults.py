@@ -4,7 +4,7 @@
     python -m tests.faults.ray_faults node       kill -9 of a node in the middle of a call
     python -m tests.faults.ray_faults server     kill -9 of the run itself, which is then resumed
 
-Prints one line and exits with 0, or with 1 and what differs. None takes longer than two minutes.
+Prints one line and exits with 0, or with 1 and what differs. On a quiet machine each takes seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from consort.engines.choice import EngineChoice, EngineName
 from consort.messages import encode
 from consort.recipe import Recipe, recipe_of
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 NAME = "fragile"
 ON_RAY = EngineChoice(EngineName.ray, 2)
 
@@ -132,19 +132,16 @@ def node(folder: Path) -> None:
 
 
 def server(folder: Path) -> None:
-    """The run itself is killed, and Ray ends with it; a resumed run begins round 2 again."""
+    """The run itself is killed, and Ray ends with it; round 2 is run again, without Ray."""
     begin = f"import sys; from {__name__} import *; begin(Path(sys.argv[1]))"
     first = subprocess.Popen([sys.executable, "-c", begin, str(folder)])
     actor, raylet = victims(folder)
     first.kill()
     first.wait()
     until(lambda: gone(actor) and gone(raylet))
-    subprocess.run(
-        [sys.executable, "-c", "from consort.cli import main; main()"]
-        + ["resume", str(folder / "disturbed"), "--quiet"],
-        check=True,
-        timeout=PATIENCE,
-    )
+    command = [sys.executable, "-c", "from consort.cli import main; main()", "resume"]
+    here = ["--engine", "embedded", "--workers", "1", "--quiet"]
+    subprocess.run([*command, str(folder / "disturbed"), *here], check=True, timeout=PATIENCE)
 
 
 def begin(folder: Path) -> None:

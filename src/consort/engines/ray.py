@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +57,11 @@ def _connected(address: str | None, cores: int) -> Any:
         raise UsageError("Ray is not installed: pip install 'fedconsort[ray]'") from error
     if ray.is_initialized():
         return ray
-    own: dict[str, Any] = {} if address else {"num_cpus": cores, "include_dashboard": False}
+    own: dict[str, Any] = {}
+    if not address:  # nobody else can use what is started here, and no token is left on the disk
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        own = {"num_cpus": cores, "include_dashboard": False}
     try:
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
     except (ConnectionError, ValueError, RuntimeError, ImportError) as error:

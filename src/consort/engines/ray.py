@@ -58,13 +58,12 @@ def _connected(address: str | None, cores: int) -> Any:
     if ray.is_initialized():
         return ray
     own: dict[str, Any] = {}
-    if not address:  # nobody else can use what is started here, and no token is left on the disk
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if not address:  # its token is known to nobody else and left on no disk
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         own = {"num_cpus": cores, "include_dashboard": False}
     try:
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
-    except (ConnectionError, ValueError, RuntimeError, ImportError) as error:
+    except Exception as error:  # Ray raises all kinds of them
         reason = str(error).strip().partition("\n")[0]
         raise Failure(f"Ray at {address or 'this machine'} does not answer: {reason}") from error
     return ray

@@ -10,6 +10,7 @@ Prints one line and exits with 0, or with 1 and what differs. On a quiet machine
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -116,6 +117,8 @@ def worker(folder: Path) -> None:
 
 def node(folder: Path) -> None:
     """One of two nodes is killed; there is no room for another actor, so one does all the work."""
+    # Before the import: a cluster that only this run can use.
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     import ray
     from ray.cluster_utils import Cluster
 

@@ -20,7 +20,7 @@ def test_a_run_ends_with_the_same_numbers_after(fault):
         [sys.executable, "-m", "tests.faults.ray_faults", fault],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         env=os.environ | {"PYTHONPATH": paths},
     )
     assert child.returncode == 0, child.stderr

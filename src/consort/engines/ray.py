@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -56,10 +57,13 @@ def _connected(address: str | None, cores: int) -> Any:
         raise UsageError("Ray is not installed: pip install 'fedconsort[ray]'") from error
     if ray.is_initialized():
         return ray
-    own: dict[str, Any] = {} if address else {"num_cpus": cores, "include_dashboard": False}
+    own: dict[str, Any] = {}
+    if not address:  # its token is known to nobody else and left on no disk
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        own = {"num_cpus": cores, "include_dashboard": False}
     try:
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
-    except (ConnectionError, ValueError, RuntimeError, ImportError) as error:
+    except Exception as error:  # Ray raises all kinds of them
         reason = str(error).strip().partition("\n")[0]
         raise Failure(f"Ray at {address or 'this machine'} does not answer: {reason}") from error
     return ray

@@ -1,0 +1,115 @@
+"""What an exchange costs on each engine: the same bytes to every client and back.
+
+Three clients with 1 kB to 100 MB each, and many clients with a few numbers each. Two processes,
+one thread each. Starting the engine is measured apart.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import Report, take_turns
+
+from consort import Algorithm, Classification, Client, Federation, Member, ModelSpec, on_client
+from consort.checkpoint import StateStore
+from consort.data.examples import Examples, Splits
+from consort.engines.choice import EngineChoice, EngineName, Origin
+from consort.engines.engine import Engine
+from consort.engines.host import ClientHost
+from consort.messages import Call, Payload
+
+SIZES = {"1 kB": 10**3, "1 MB": 10**6, "10 MB": 10**7, "100 MB": 10**8}
+FEW, MANY = 3, (100, 1_000)
+REPEATS = 3
+TARGETS = {"workers": "<=2", "ray": "<=2"}
+"""Milliseconds per call of a client that has next to nothing to do."""
+
+ENGINES: dict[str, Callable[[ClientHost, Origin], Engine]] = {
+    "embedded": EngineChoice(EngineName.embedded).start,
+    "workers": EngineChoice(EngineName.workers, 2).start,
+    "ray": EngineChoice(EngineName.ray, 2).start,
+}
+"""Add an engine here, and it is measured beside the others."""
+
+
+@dataclass(frozen=True)
+class Echo(Algorithm[int]):
+    """Sends back what came."""
+
+    @on_client
+    def echo(self, client: Client, value: torch.Tensor) -> Payload:  # noqa: ARG002
+        return {"value": value}
+
+
+def rebuild(clients: int) -> tuple[Federation, Algorithm[Any]]:
+    examples = Examples(torch.zeros(1, 4), {"classify": torch.zeros(1, dtype=torch.long)})
+    spec = ModelSpec.of({"name": "mlp", "hidden": []})
+    member = Member.of({"classify": Classification(2)}, spec, Splits(examples, examples, examples))
+    return Federation({f"c{number:04d}": member for number in range(clients)}), Echo()
+
+
+def exchange(engine: Engine, ids: tuple[str, ...], step: int, value: torch.Tensor) -> float:
+    """Seconds until everybody has answered, with what was sent."""
+    calls = [Call(client, "echo", 1, step, 0, {"value": value}) for client in ids]
+    start = time.perf_counter()
+    for reply in engine.deliver(calls):
+        assert reply.error is None, reply.error
+        assert reply.content["value"].shape == value.shape
+    return time.perf_counter() - start
+
+
+def child(name: str) -> None:
+    """Every exchange three times, of which the middle one counts."""
+    torch.set_num_threads(1)
+    arguments = {"clients": max(MANY)}
+    federation, algorithm = rebuild(**arguments)
+    origin = Origin(f"{Path(__file__).resolve()}:rebuild", arguments)
+    loads = {size: (FEW, number) for size, number in SIZES.items()}
+    loads |= {f"{count:,} clients": (count, 100) for count in MANY}
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        host = ClientHost(federation, algorithm, 0, 1, StateStore(Path(folder)))
+        engine = ENGINES[name](host, origin)
+        exchange(engine, federation.client_ids, 0, torch.zeros(1))
+        seconds = {"start": time.perf_counter() - start}
+        for what, (count, size) in loads.items():
+            value, ids = torch.zeros(size, dtype=torch.uint8), federation.client_ids[:count]
+            seconds[what] = statistics.median(exchange(engine, ids, 0, value) for _ in range(3))
+        engine.close()
+    print(json.dumps(seconds))
+
+
+def main() -> None:
+    report = Report()
+    turns = take_turns(__file__, [(name,) for name in ENGINES], REPEATS)
+    found = {
+        name: {what: statistics.median(turn[what] for turn in measured) for what in measured[0]}
+        for name, measured in turns.items()
+    }
+    for name in ENGINES:
+        report.line(f"{name}: start and first exchange, s", found[name]["start"])
+    for size in SIZES:
+        for name in ENGINES:
+            report.line(f"{size} to {FEW} clients and back, {name}, s", found[name][size])
+    for count in MANY:
+        for name in ENGINES:
+            milliseconds = found[name][f"{count:,} clients"] / count * 1e3
+            text = f"{count:,} tiny clients, {name}, ms per call"
+            report.line(text, milliseconds, TARGETS.get(name, ""))
+    report.finish()
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        child(sys.argv[2])
+    else:
+        main()

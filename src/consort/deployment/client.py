@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from consort.deployment.credentials import ClientCredentials
-from consort.deployment.link import SuperNode
+from consort.deployment.link import RunNotRunning, SuperNode
 from consort.deployment.participant import Participant
 from consort.errors import Failure, UsageError
 from consort.recipe import Group, Table, checked
@@ -67,8 +67,9 @@ def take_part(
             answer = participant.answer(letter.parts)
             try:
                 letter.answer(answer)
-            except Failure as error:
+            except (Failure, RunNotRunning) as error:
                 say(f"the answer could not be sent ({error}); the server will ask again")
+                node.close()  # it would wait for the answer for ever
 
 
 class _Connection:

@@ -44,7 +44,7 @@ from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor,
 )
 from flwr.supercore.interceptors.http.superexec_auth import SuperExecAuthHttpInterceptor
-from flwr.supercore.run import RunNotRunningException
+from flwr.supercore.run import RunNotRunningException as RunNotRunning
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
@@ -141,6 +141,9 @@ class Patient:
             time.sleep(0.2)
 
 
+_ENDED = (Interrupted, RunNotRunning)
+
+
 class SuperLink:
     """Flower's server as a child of this process, reachable from this machine only."""
 
@@ -184,7 +187,11 @@ class SuperLink:
             return int(control.RegisterNode(request).node_id)
 
     def open_run(self) -> Post:
-        """Starts a run and becomes the process that carries it out."""
+        """A run of Flower's, in which messages can be sent."""
+        return Post(self)
+
+    def start_run(self) -> str:
+        """Starts a run and becomes the process that carries it out; returns its token."""
         fab, _ = build_fab_from_files({"pyproject.toml": _PROJECT})
         with self._control() as control:
             control.StartRun(
@@ -195,14 +202,11 @@ class SuperLink:
                 )
             )
         secret = (self.credentials / "executor.secret").read_bytes()
-        executor = _executor(self.address, secret, self._authority, self._patient)
-        token = ""
-        while not token:
-            token = executor.AcquireTask(
-                AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
-            ).token
-        executor.close()
-        return Post(self, token)
+        request = AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
+        with _executor(self.address, secret, self._authority, self._patient) as executor:
+            while not (token := executor.AcquireTask(request).token):
+                time.sleep(0.05)
+        return str(token)
 
     @property
     def _authority(self) -> bytes:
@@ -226,11 +230,50 @@ class SuperLink:
 
 
 class Post:
-    """Brings messages to nodes and replies back, for the one run of this process."""
+    """Brings messages to nodes and replies back, for the one run of this process.
 
-    def __init__(self, link: SuperLink, token: str) -> None:
+    Flower ends a run when it has heard nothing of it for a minute, such as after this machine was
+    suspended. Then there is a new one, and what was under way is lost, as if a connection broke.
+    """
+
+    def __init__(self, link: SuperLink) -> None:
         self._link = link
-        self._grid = HttpGrid(link.address, False, link._authority, token=token)
+        self._open()
+
+    def online(self) -> set[int]:
+        """The nodes that are connected now."""
+        return set(self._insist(lambda: self._grid.get_node_ids()))
+
+    def push(self, letters: Sequence[tuple[int, Parts]], seconds: float) -> list[str]:
+        """Sends a message to each node; what is equal in several is sent to Flower once."""
+
+        def send() -> list[str]:
+            messages = [Message(_record(p), node, "query", ttl=seconds) for node, p in letters]
+            return list(self._grid.push_messages(messages))
+
+        return self._insist(send)
+
+    def pull(self, ids: Iterable[str]) -> list[Arrival]:
+        """The replies that came in since they were last asked for."""
+        wanted = list(ids)
+        try:
+            return [_arrival(message) for message in self._grid.pull_messages(wanted)]
+        except _ENDED:
+            self._reopen()
+            return [Arrival(number, {}, "the server was interrupted") for number in wanted]
+
+    def close(self) -> None:
+        """Tells Flower that the run is over."""
+        self._link._patient.seconds = 0
+        with suppress(Failure, RunNotRunning):
+            self._grid._runtime_client.PushTaskOutput(
+                PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
+            )
+        self._leave()
+
+    def _open(self) -> None:
+        link = self._link
+        self._grid = HttpGrid(link.address, False, link._authority, token=link.start_run())
         self._grid._retry_invoker = link._patient
         client = self._grid._runtime_client
         task = client.PullTaskInput(PullTaskInputRequest())
@@ -239,33 +282,18 @@ class Post:
         self._grid.set_run(run_from_proto(task.run))
         self._heartbeat = _heartbeat(client)
 
-    def online(self) -> set[int]:
-        """The nodes that are connected now."""
-        return set(self._grid.get_node_ids())
+    def _insist(self, work: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return work()
+            except _ENDED:
+                self._reopen()
 
-    def push(self, letters: Sequence[tuple[int, Parts]], seconds: float) -> list[str]:
-        """Sends a message to each node; what is equal in several is sent to Flower once."""
-        messages = [Message(_record(parts), node, "query", ttl=seconds) for node, parts in letters]
-        return list(self._grid.push_messages(messages))
+    def _reopen(self) -> None:
+        self._leave()
+        self._open()
 
-    def pull(self, ids: Iterable[str]) -> list[Arrival]:
-        """The replies that came in since they were last asked for."""
-        arrived = []
-        for message in self._grid.pull_messages(list(ids)):
-            reply_to = message.metadata.reply_to_message_id
-            if message.has_error():
-                arrived.append(Arrival(reply_to, {}, _reason(message.error)))
-            else:
-                arrived.append(Arrival(reply_to, _parts(message.content)))
-        return arrived
-
-    def close(self) -> None:
-        """Tells Flower that the run is over."""
-        self._link._patient.seconds = 0
-        with suppress(Failure, RunNotRunningException):
-            self._grid._runtime_client.PushTaskOutput(
-                PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")
-            )
+    def _leave(self) -> None:
         self._heartbeat._stop_event.set()
         self._grid.close()
 
@@ -328,7 +356,7 @@ class SuperNode:
                 if token:
                     return Letter(self.address, token)
                 time.sleep(0.05)
-        except (Failure, RunNotRunningException, RuntimeError):
+        except (Failure, RunNotRunning, RuntimeError):
             time.sleep(0.2)  # it is starting, or the run ended in this moment
         return None
 
@@ -421,6 +449,13 @@ def _parts(record: RecordDict) -> Parts:
         for name, entry in record.items()
         if isinstance(entry, ArrayRecord)
     }
+
+
+def _arrival(message: Message) -> Arrival:
+    reply_to = message.metadata.reply_to_message_id
+    if message.has_error():
+        return Arrival(reply_to, {}, _reason(message.error))
+    return Arrival(reply_to, _parts(message.content))
 
 
 def _reason(error: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from consort.checkpoint import write_file
+from consort.checkpoint import Stamp, write_file
 from consort.engines.wrappers import Absent, RefusedReply
 from consort.errors import ClientFailed, Failure, Refused
 from consort.messages import Call, Payload, Reply, common_keys, decode, encode
@@ -19,6 +19,7 @@ Header = dict[str, Any]
 Parts = dict[str, bytes]
 _POLL = 0.1  # seconds between looks for answers
 _LOOK = 1.0  # and for clients that are not connected
+_REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two rounds
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,15 @@ class Post(Protocol):
 class Ledger:
     """What the server remembers of its exchanges, on disk: a client may be behind or ahead of it.
 
-    `session` is the name of the run for its clients. `counted` is the time of each client's last
-    answer that counted; it goes with every call, so that a client forgets what it did for an
-    answer that came too late.
+    `session` is the name of the run for its clients. `counted` is when the last answers of each
+    client that counted were asked for; the newest goes with every call, so that a client forgets
+    what it did for an answer that came too late.
     """
 
     path: Path
     session: str
     number: int = 0
-    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    counted: dict[str, list[Stamp]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
@@ -66,8 +67,21 @@ class Ledger:
         if not path.exists():
             return cls(path, secrets.token_hex(16))
         written = json.loads(path.read_text())
-        counted = {client: (stamp[0], stamp[1]) for client, stamp in written["counted"].items()}
+        counted = {
+            client: [(stamp[0], stamp[1]) for stamp in stamps]
+            for client, stamps in written["counted"].items()
+        }
         return cls(path, written["session"], written["number"], counted)
+
+    def count(self, client: str, stamp: Stamp) -> None:
+        """An answer counts."""
+        self.counted[client] = [*self.counted.get(client, []), stamp][-_REMEMBERED:]
+
+    def last_counted(self, client: str, before: Stamp) -> Stamp | None:
+        """The newest answer before a time; a later one is of a round that is now run again."""
+        kept = [stamp for stamp in self.counted.get(client, []) if stamp < before]
+        self.counted[client] = kept
+        return max(kept, default=None)
 
     def next(self) -> int:
         """A number that no message had before."""
@@ -113,7 +127,7 @@ class Flower:
         for call, (_, answer) in zip(calls, answers, strict=True):
             reply = reply_of(call.client, answer)
             if reply.error is None and not call.evaluation:
-                self.ledger.counted[call.client] = call.stamp
+                self.ledger.count(call.client, call.stamp)
             self.tell(call.client, f"failed: {reply.error.reason}" if reply.error else "answered")
             yield reply
         self.ledger.save()
@@ -150,11 +164,10 @@ class Flower:
         self.ledger.save()
 
     def _header(self, call: Call) -> Header:
-        counted = self.ledger.counted.get(call.client)
         return {
             "kind": "call",
             "call": call.header,
-            "counted": list(counted) if counted else None,
+            "counted": self.ledger.last_counted(call.client, call.before),
             "companion": self.companion,
         }
 

@@ -137,13 +137,23 @@ def test_the_error_of_a_client_names_it(recipe, tmp_path):
 
 def test_a_ledger_goes_on_where_it_was(tmp_path):
     ledger = Ledger.open(tmp_path / "exchanges.json")
-    ledger.counted["a-0"] = (3, 1)
+    ledger.count("a-0", (3, 1))
     numbers = [ledger.next(), ledger.next()]
     ledger.save()
     again = Ledger.open(tmp_path / "exchanges.json")
     assert again == ledger
     assert [*numbers, again.next()] == [1, 2, 3]
     assert Ledger.open(tmp_path / "other.json").session != ledger.session
+
+
+def test_what_counted_in_a_round_that_is_run_again_is_void(tmp_path):
+    ledger = Ledger.open(tmp_path / "exchanges.json")
+    assert ledger.last_counted("a-0", (1, 0)) is None
+    for stamp in ((1, 0), (1, 1), (2, 0)):
+        ledger.count("a-0", stamp)
+    assert ledger.last_counted("a-0", (3, 0)) == (2, 0)
+    assert ledger.last_counted("a-0", (2, 0)) == (1, 1)  # round 2 is run again, and
+    assert ledger.last_counted("a-0", (3, 0)) == (1, 1)  # this time its answer was late
 
 
 def test_a_server_that_was_killed_goes_on_with_the_same_numbers(recipe, tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 from consort.checkpoint import StateStore, write_file
 from consort.deployment.study import Enrolment, Study, digest
 from consort.engines.host import ClientHost
-from consort.errors import ConsortError, Refused, UsageError
+from consort.errors import ConsortError, Failure, Refused, UsageError
 from consort.messages import Call, decode, encode
 from consort.recipe import Recipe, Table
 
@@ -44,7 +44,9 @@ class Participant:
         arrived = time.monotonic()
         try:
             header = json.loads(parts["header"])
-            self._accept(header["session"], int(header["number"]))
+            known = self._accept(header["session"], int(header["number"]))
+            if header.get("counted") and not known:
+                raise Failure("its memory of this run is gone: start the run again in a new --out")
             enrolled = self._enrol(Study(**header["study"]), header["told"])
             match header["kind"]:
                 case "describe":
@@ -62,8 +64,8 @@ class Participant:
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
-    def _accept(self, session: str, number: int) -> None:
-        """Refuses a message that is older than one that was answered."""
+    def _accept(self, session: str, number: int) -> bool:
+        """Refuses a message that is older than one that was answered; is the run known here?"""
         if not re.fullmatch(r"[0-9a-f]{32}", session):
             raise Refused("the name of the run is no name")
         if session != self._session:
@@ -73,6 +75,7 @@ class Participant:
         if number <= last:
             raise Refused(f"message {number} is repeated or late: {last} was answered")
         write_file(path, str(number).encode(), durable=True)
+        return last > 0
 
     def _enrol(self, proposal: Study, told: str | None) -> Enrolment:
         """Joins the study that a message belongs to, unless it has joined it already."""

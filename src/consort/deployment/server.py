@@ -18,7 +18,7 @@ from consort.deployment.front import Front
 from consort.deployment.link import SuperLink
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Flower, Ledger, reply_of
-from consort.errors import ClientFailed, UsageError
+from consort.errors import ClientFailed, Failure, UsageError
 from consort.params import Params
 from consort.recipe import Recipe
 from consort.run import Run, Watcher
@@ -96,6 +96,8 @@ class Server:
     def run(self, hub: Hub, watcher: Watcher) -> Run:
         """Waits for the clients of an open hub, then runs to the end."""
         ledger = Ledger.open(self.folder / "exchanges.json")
+        if not ledger.path.exists() and any(self.folder.glob("round-*.ckpt")):
+            raise Failure(f"{ledger.path} is missing: start the run again in a new --out")
         engine = Flower(
             hub.post, hub.nodes, self.study.table, ledger, self.deadline, tell=self.board.client
         )

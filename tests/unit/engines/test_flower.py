@@ -214,6 +214,17 @@ def test_a_client_that_changed_is_refused(recipe, tmp_path):
     assert "are not those the run began with" in str(reply_of("b-0", answer).error)
 
 
+def test_a_client_that_lost_its_memory_says_so(recipe, tmp_path):
+    post = PostOffice(participants(tmp_path / "homes"))
+    engine = engine_for(recipe, "ditto", post, tmp_path)
+    run_with(recipe, "ditto", engine, tmp_path).go()
+    post.participants |= participants(tmp_path / "new-homes", ["b-0"])
+    header = {"kind": "call", "call": ["b-0", "train", 4, 0, 0, False], "companion": None}
+    letter = {"b-0": (header | {"counted": (3, 0)}, {})}
+    ((_, answer),) = engine.exchange(letter)
+    assert "its memory of this run is gone" in str(reply_of("b-0", answer).error)
+
+
 @pytest.mark.parametrize("session", ["../../evil", "", "A" * 32])
 def test_the_name_of_a_run_is_no_path(session, recipe, tmp_path):
     engine = engine_for(recipe, "ditto", PostOffice(participants(tmp_path)), tmp_path)

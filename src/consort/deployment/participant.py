@@ -45,7 +45,7 @@ class Participant:
         try:
             header = json.loads(parts["header"])
             known = self._accept(header["session"], int(header["number"]))
-            if header.get("counted") and not known:
+            if header["known"] and not known:
                 raise Failure("its memory of this run is gone: start the run again in a new --out")
             enrolled = self._enrol(Study(**header["study"]), header["told"])
             match header["kind"]:

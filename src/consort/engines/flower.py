@@ -193,6 +193,7 @@ class Flower:
                     "session": self.ledger.session,
                     "number": self.ledger.next(),
                     "seconds": seconds,
+                    "known": bool(self.ledger.counted.get(client)),
                     "study": self.study,
                     "told": self.told.get(client),
                 }

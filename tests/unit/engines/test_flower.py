@@ -219,9 +219,7 @@ def test_a_client_that_lost_its_memory_says_so(recipe, tmp_path):
     engine = engine_for(recipe, "ditto", post, tmp_path)
     run_with(recipe, "ditto", engine, tmp_path).go()
     post.participants |= participants(tmp_path / "new-homes", ["b-0"])
-    header = {"kind": "call", "call": ["b-0", "train", 4, 0, 0, False], "companion": None}
-    letter = {"b-0": (header | {"counted": (3, 0)}, {})}
-    ((_, answer),) = engine.exchange(letter)
+    ((_, answer),) = engine.exchange({"b-0": ({"kind": "describe"}, {})})
     assert "its memory of this run is gone" in str(reply_of("b-0", answer).error)
 
 
@@ -276,6 +274,7 @@ def test_nothing_is_answered_after_the_deadline(recipe, tmp_path):
     ask(engine, "a-0", kind="describe")
     weights = ask(engine, "a-0", kind="initial", companion=None, draw=0)["model"]
     session = {"session": engine.ledger.session, "number": 99, "seconds": -1, "told": None}
+    session |= {"known": False}
     header = session | {
         "study": engine.study,
         "kind": "call",

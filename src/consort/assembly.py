@@ -374,6 +374,8 @@ def resume_run(
 ) -> Run:
     """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
     written = read_description(folder)
+    if written.get("engine") == "flower":
+        raise UsageError(f"{folder} is a run of consort server: give that command again to go on")
     name = engine or written.get("engine")
     return prepare_run(
         _recipe_of(written["recipe"], str(folder / "run.json")),

@@ -73,6 +73,7 @@ clientapp = "consort:app"
 """
 """An app without code: the processes that answer have Consort installed."""
 
+_SHORT = 5.0  # seconds; a SuperLink that lives no longer has something wrong with it
 _RESTART = 300.0  # seconds that a SuperLink may take to be there, again
 _SUPERLINK = """
 import sys
@@ -153,6 +154,7 @@ class SuperLink:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
+        self._launched = -_SHORT
         self._lock = threading.Lock()
         self._patient: Any = Patient(_RESTART, self.keep_alive)
         for old in folder.glob("superlink.db*"):
@@ -162,6 +164,9 @@ class SuperLink:
         """Starts the process, again if it died: its database survives it."""
         with self._lock:
             if self.process is None or self.process.poll() is not None:
+                if time.monotonic() - self._launched < _SHORT:
+                    raise Failure(f"Flower does not start: see {self.folder / 'superlink.log'}")
+                self._launched = time.monotonic()
                 self._launch()
 
     def _launch(self) -> None:

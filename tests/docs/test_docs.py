@@ -145,7 +145,7 @@ def test_commands_and_their_options_exist(page):
             assert command in targets
             continue
         found = COMMANDS[command]
-        if hasattr(found, "commands"):
+        if words and hasattr(found, "commands"):
             found = found.commands[words[0]]
         known = {option for param in found.params for option in param.opts}
         assert {word for word in words if word.startswith("--")} <= known

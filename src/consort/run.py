@@ -209,7 +209,7 @@ class Run:
         engine = self._start_engine(host)
         stack.callback(engine.close)
         engine = Metered(engine, self._record)
-        engine = Checked(engine, lambda client: host.federation.blueprint(client).shapes)
+        engine = Checked(engine, host.federation.shapes)
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)

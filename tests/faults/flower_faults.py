@@ -13,8 +13,8 @@
     disk        a client's disk is full; then there is room again
     network     a client's network is cut for a minute (needs root)
 
-Each prints one line and exits with 0, or with 1 and what differs. They take one to three minutes,
-most of which is the minute after which Flower believes that a client is gone.
+Each prints one line and exits with 0, or with 1 and what differs. In some of them a minute passes
+until Flower believes that a client is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong among institutions changes no number; an hour of it, so only if asked for."""
+"""What goes wrong among institutions changes no number; minutes of it, so only if asked for."""
 
 from __future__ import annotations
 

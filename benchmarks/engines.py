@@ -7,11 +7,14 @@ one thread each. Starting the engine is measured apart.
 from __future__ import annotations
 
 import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,16 @@ from typing import Any
 import torch
 from measure import Report, take_turns
 
-from consort import Algorithm, Classification, Client, Federation, Member, ModelSpec, on_client
+from consort import (
+    Algorithm,
+    Classification,
+    Client,
+    Federation,
+    LocalTraining,
+    Member,
+    ModelSpec,
+    on_client,
+)
 from consort.checkpoint import StateStore
 from consort.data.examples import Examples, Splits
 from consort.engines.choice import EngineChoice, EngineName, Origin
@@ -39,11 +51,15 @@ ENGINES: dict[str, Callable[[ClientHost, Origin], Engine]] = {
     "ray": EngineChoice(EngineName.ray, 2).start,
 }
 """Add an engine here, and it is measured beside the others."""
+LARGEST_OF_FLOWER = "10 MB"
+"""Up to here an exchange among institutions is to take at most four seconds."""
 
 
 @dataclass(frozen=True)
 class Echo(Algorithm[int]):
     """Sends back what came."""
+
+    local: LocalTraining = LocalTraining()  # noqa: RUF009
 
     @on_client
     def echo(self, client: Client, value: torch.Tensor) -> Payload:  # noqa: ARG002
@@ -88,18 +104,71 @@ def child(name: str) -> None:
     print(json.dumps(seconds))
 
 
+def child_flower() -> None:
+    """The same among three institutions on this machine, with TLS, keys and SuperNodes."""
+    from consort.deployment.credentials import ClientCredentials, ServerCredentials
+    from consort.deployment.link import free_port
+    from consort.deployment.server import Hub
+    from consort.deployment.study import Study
+    from consort.engines.flower import Flower, Ledger
+    from consort.recipe import load_recipe
+
+    torch.set_num_threads(1)
+    names, port = tuple(f"c{number}" for number in range(FEW)), free_port()
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        folder = Path(place)
+        recipe = folder / "study.toml"
+        recipe.write_text(
+            f'clients = {FEW}\nmodel = {{name = "mlp", hidden = []}}\n'
+            f'[algorithms.echo]\nkind = "{Path(__file__).resolve()}:Echo"\n'
+        )
+        server = ServerCredentials.create(folder / "server", ["localhost"], 1)
+        start = time.perf_counter()
+        for name in names:
+            made = ClientCredentials.create(folder / name, name)
+            made.certificate.write_bytes(server.admit(made.request, 1).read_bytes())
+            (folder / name / "client.toml").write_text(
+                '[data]\nname = "synthetic_vectors"\nexamples = 50\n'
+            )
+            words = f"client --server localhost:{port} --name {name} --recipe {recipe} "
+            words += f"--credentials {folder / name} --data {folder / name}"
+            program = "from consort.cli import main; main()"
+            log = stack.enter_context((folder / f"{name}.log").open("wb"))
+            client = subprocess.Popen(
+                [sys.executable, "-c", program, *words.split()],
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+            stack.callback(client.wait)
+            stack.callback(client.terminate)
+        hub = stack.enter_context(
+            Hub(f"localhost:{port}", server, server.admitted(), folder / "flower")
+        )
+        study = Study.of(load_recipe(recipe), "echo", 0).table
+        engine = Flower(hub.post, hub.nodes, study, Ledger.open(folder / "ledger"), 600)
+        exchange(engine, names, 0, torch.zeros(1))
+        seconds = {"start": time.perf_counter() - start}
+        for what, size in SIZES.items():
+            value = torch.zeros(size, dtype=torch.uint8)
+            seconds[what] = statistics.median(exchange(engine, names, 0, value) for _ in range(3))
+    print(json.dumps(seconds))
+
+
 def main() -> None:
     report = Report()
-    turns = take_turns(__file__, [(name,) for name in ENGINES], REPEATS)
+    every = [*ENGINES, "flower"]
+    turns = take_turns(__file__, [(name,) for name in every], REPEATS)
     found = {
         name: {what: statistics.median(turn[what] for turn in measured) for what in measured[0]}
         for name, measured in turns.items()
     }
-    for name in ENGINES:
+    for name in every:
         report.line(f"{name}: start and first exchange, s", found[name]["start"])
-    for size in SIZES:
-        for name in ENGINES:
-            report.line(f"{size} to {FEW} clients and back, {name}, s", found[name][size])
+    for size, count in SIZES.items():
+        for name in every:
+            bound = "<=4" if name == "flower" and count <= SIZES[LARGEST_OF_FLOWER] else ""
+            report.line(f"{size} to {FEW} clients and back, {name}, s", found[name][size], bound)
     for count in MANY:
         for name in ENGINES:
             milliseconds = found[name][f"{count:,} clients"] / count * 1e3
@@ -110,6 +179,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if "--child" in sys.argv:
-        child(sys.argv[2])
+        child_flower() if sys.argv[2] == "flower" else child(sys.argv[2])
     else:
         main()

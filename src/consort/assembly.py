@@ -117,6 +117,20 @@ def refuse_impossible(recipe: Recipe, names: list[str], seed: int, data: Path | 
             raise UsageError(f"{name}: {error}") from error
 
 
+def about_run(recipe: Recipe, name: str, seed: int) -> dict[str, Any]:
+    """What `run.json` says about the algorithm and the machine."""
+    algorithm = recipe.algorithm(name)
+    return {
+        "algorithm": name,
+        "kind": type(algorithm).__name__,
+        "description": (type(algorithm).__doc__ or "").partition("\n")[0],
+        "reports": algorithm.reports,
+        "seed": seed,
+        "rounds": recipe.run.rounds,
+        "environment": environment(),
+    }
+
+
 def prepare_run(
     recipe: Recipe,
     name: str,
@@ -130,17 +144,11 @@ def prepare_run(
     algorithm = recipe.algorithm(name)
     around = recipe.around(name)
     assembly = assemble(recipe, seed, data)
-    description = assembly.description | {
-        "algorithm": name,
-        "kind": type(algorithm).__name__,
-        "description": (type(algorithm).__doc__ or "").partition("\n")[0],
-        "reports": algorithm.reports,
-        "seed": seed,
-        "rounds": recipe.run.rounds,
+    description = assembly.description | about_run(recipe, name, seed)
+    description |= {
         "privacy": around.privacy and asdict(around.privacy),
         **engine.description,
         "data": str(data.resolve()) if data else None,
-        "environment": environment(),
     }
     origin = Origin(
         f"{__name__}:reassemble",
@@ -159,7 +167,7 @@ def prepare_run(
         around.attack,
     )
     algorithm.start(run.federation.roster)  # refuses unlike clients before anything is written
-    _settle(folder, description, assembly.shares)
+    settle(folder, description, assembly.shares)
     return run
 
 
@@ -168,15 +176,23 @@ _TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "s
 """Keys of a recipe that decide no number of a run."""
 
 
+def deciding(recipe: dict[str, Any], algorithm: str) -> dict[str, Any]:
+    """Of a recipe as it is written down, what decides the numbers of one algorithm."""
+    settings = {key: value for key, value in recipe.items() if key not in _TELLS}
+    return settings | {"algorithms": {algorithm: recipe["algorithms"].get(algorithm)}}
+
+
 def _decisive(description: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same for a run to go on: of the recipe, what is about this run."""
-    recipe = {key: value for key, value in description["recipe"].items() if key not in _TELLS}
-    recipe["algorithms"] = recipe["algorithms"].get(description["algorithm"])
+    """What must be the same for a run to go on."""
+    recipe = deciding(description["recipe"], description["algorithm"])
     return {key: description[key] for key in _DECIDES} | {"recipe": recipe}
 
 
-def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share]) -> None:
-    """Writes the description down, or checks that it is still the one written there."""
+def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] | None) -> None:
+    """Writes the description down, or checks that it is still the one written there.
+
+    There are no shares where each client has data of its own.
+    """
     path = folder / "run.json"
     if path.exists():
         written = read_description(folder)
@@ -186,16 +202,21 @@ def _settle(folder: Path, description: dict[str, Any], shares: dict[str, Share])
                 raise UsageError(
                     f"{folder} holds a run with another {key}: choose another --out, or delete it"
                 )
-        saved = load_partition(folder / "partition.json")
-        if fingerprint(saved.values()) != written["partition"]:
-            raise Failure(f"{folder}/partition.json was changed since the run began")
+        if shares is not None:
+            _check_partition(folder / "partition.json", written["partition"])
         if written["recipe"] != description["recipe"]:  # what only tells readers something
             told = written | {key: description[key] for key in ("title", "recipe")}
             write_file(path, json.dumps(told, indent=1).encode())
         return
     folder.mkdir(parents=True, exist_ok=True)
-    save_partition(folder / "partition.json", shares)
+    if shares is not None:
+        save_partition(folder / "partition.json", shares)
     write_file(path, json.dumps(description, indent=1).encode())
+
+
+def _check_partition(path: Path, expected: str) -> None:
+    if fingerprint(load_partition(path).values()) != expected:
+        raise Failure(f"{path} was changed since the run began")
 
 
 _NEEDED = (*_DECIDES, "rounds", "workers", "data")
@@ -242,6 +263,8 @@ def resume_run(
 ) -> Run:
     """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
     written = read_description(folder)
+    if written.get("engine") == "flower":
+        raise UsageError(f"{folder} is a run of consort server: give that command again to go on")
     name = engine or written.get("engine")
     return prepare_run(
         _recipe_of(written["recipe"], str(folder / "run.json")),

@@ -108,6 +108,12 @@ class StateStore:
             if old > stamp or (old[0] < stamp[0] and old[0] not in kept):
                 self._delete(client, old)
 
+    def forget_after(self, client: str, stamp: Stamp | None) -> None:
+        """Deletes what was written later than a time, or everything."""
+        for later in self._stamps(client):
+            if stamp is None or later > stamp:
+                self._delete(client, later)
+
     def _stamps(self, client: str) -> list[Stamp]:
         if self.folder is None:
             return list(self._memory.get(client, ()))

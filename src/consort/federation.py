@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
 from consort.params import Params
 from consort.randomness import derive
+from consort.registry import check_name
 from consort.roster import Roster
 from consort.tasks import Task
 
@@ -83,8 +83,7 @@ class Federation:
         privacy: Privacy | None = None,
     ) -> None:
         for name in members:
-            if not re.fullmatch(r"[\w-][\w.-]*", name):
-                raise UsageError(f"client name {name!r}: use only letters, digits, '.', '_', '-'")
+            check_name(name)
         if not members:
             raise UsageError("a federation needs at least one client")
         self.members = dict(sorted(members.items()))
@@ -111,6 +110,14 @@ class Federation:
                 self._architectures[key] = Blueprint(self._build(member, self.seed))
             self._blueprints[client] = self._architectures[key]
         return self._blueprints[client]
+
+    def initial(self, client: str) -> Params:
+        """The weights this client's model starts with."""
+        return self.blueprint(client).params
+
+    def shapes(self, client: str) -> Mapping[str, tuple[int, ...]]:
+        """The shape of every parameter of this client's model."""
+        return self.blueprint(client).shapes
 
     def _draw(self, client: str, number: int) -> Params:
         return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
@@ -144,7 +151,7 @@ class Federation:
         representatives = {key: name for name, key in architectures.items()}
         return Roster(
             architectures,
-            {key: self.blueprint(name).params for key, name in representatives.items()},
+            {key: self.initial(name) for key, name in representatives.items()},
             {name: tuple(self.members[name].tasks) for name in self.client_ids},
             self._draw,
             lambda table: self.accompanied(table).roster,
@@ -178,7 +185,7 @@ class Federation:
 
     def _smallest(self) -> ModelSpec:
         """The model with the fewest numbers, the first of several such."""
-        first = min(self.client_ids, key=lambda client: self.blueprint(client).params.size)
+        first = min(self.client_ids, key=lambda client: self.initial(client).size)
         return self.members[first].model
 
     def pooled(self) -> Federation:

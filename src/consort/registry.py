@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -21,6 +22,12 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
         return f"{word!r} (there are none)"
     (nearest,) = get_close_matches(word, choices, n=1, cutoff=0)
     return f"{word!r}: did you mean {nearest!r}? (there are: {', '.join(choices)})"
+
+
+def check_name(client: str) -> None:
+    """Refuses names that cannot be folders."""
+    if not re.fullmatch(r"[\w-][\w.-]*", client):
+        raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
 
 
 def load_object(place: str) -> Any:

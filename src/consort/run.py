@@ -226,7 +226,7 @@ class Run:
         if attackers:
             engine = Attacked(engine, self.attack, attackers)
         engine = Metered(engine, self._record)
-        engine = Checked(engine, lambda client: host.federation.blueprint(client).shapes)
+        engine = Checked(engine, host.federation.shapes)
         if self.robust.clip:
             engine = Clipped(engine, self.robust.clip)
         if self.schedule.dropout or self.schedule.stragglers:

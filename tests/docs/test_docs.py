@@ -149,7 +149,10 @@ def test_commands_and_their_options_exist(page):
         if tool == "make":
             assert command in targets
             continue
-        known = {option for param in COMMANDS[command].params for option in param.opts}
+        found = COMMANDS[command]
+        if words and hasattr(found, "commands"):
+            found = found.commands[words[0]]
+        known = {option for param in found.params for option in param.opts}
         assert {word for word in words if word.startswith("--")} <= known
         if command == "list":
             assert set(words) <= set(Listing)
@@ -157,7 +160,9 @@ def test_commands_and_their_options_exist(page):
 
 @every_page
 def test_options_that_are_named_alone_belong_to_some_command(page):
-    known = {o for command in COMMANDS.values() for param in command.params for o in param.opts}
+    groups = [command.commands for command in COMMANDS.values() if hasattr(command, "commands")]
+    every = [*COMMANDS.values(), *(command for group in groups for command in group.values())]
+    known = {o for command in every for param in command.params for o in param.opts}
     named = {words.split()[0] for words in quoted(page.prose) if words.startswith("--")}
     assert named <= known | {"--debug"}
 

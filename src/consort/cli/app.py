@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from consort.cli import federation
 from consort.cli.demo import demo
 from consort.cli.options import (
     Address,
+    Algorithm,
     Changes,
     Data,
     Engine,
@@ -19,6 +21,7 @@ from consort.cli.options import (
     Quiet,
     RecipeName,
     Scale,
+    Seed,
     Workers,
 )
 from consort.cli.use import enroll, export, verify
@@ -72,10 +75,8 @@ app.command()(demo)
 def run(
     recipe: RecipeName,
     changes: Changes = [],  # noqa: B006
-    algorithm: Annotated[
-        str | None, typer.Option(help="Which of the recipe's algorithms; the first if not given.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
+    algorithm: Algorithm = None,
+    seed: Seed = None,
     scale: Scale = None,
     workers: Workers = 1,
     engine: Engine = None,
@@ -168,6 +169,44 @@ def resume(
 
 
 @app.command()
+def server(
+    recipe: RecipeName,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients reach it.")],
+    credentials: Annotated[Path, typer.Option(metavar="DIR", help="From consort site init.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")],
+    changes: Changes = [],  # noqa: B006
+    algorithm: Algorithm = None,
+    seed: Seed = None,
+    scale: Scale = None,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds that a client has for an answer.")
+    ] = 3600,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run one algorithm among institutions: wait for the clients, or go on with such a run."""
+    federation.need_flower()
+    federation.check_address(listen)
+    from consort.cli.show import Screen
+    from consort.deployment.credentials import ServerCredentials
+    from consort.deployment.server import Server
+
+    _, loaded = _recipe(recipe, scale, changes)
+    name = algorithm or next(iter(loaded.algorithms))
+    number = loaded.seeds[0] if seed is None else seed
+    opened = ServerCredentials.open(credentials)
+    with Screen(quiet, json) as screen:
+        watcher = screen.watch(name, number, loaded.run.rounds)
+        Server(loaded, name, number, out, opened, deadline, screen.say).go(listen, watcher)
+    _finish([out], screen)
+
+
+app.add_typer(federation.site, name="site")
+app.command()(federation.client)
+app.command()(federation.status)
+
+
+@app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
@@ -196,7 +235,7 @@ def report(
 def inspect(
     recipe: RecipeName,
     changes: Changes = [],  # noqa: B006
-    seed: Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")] = None,
+    seed: Seed = None,
     scale: Scale = None,
     data: Data = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,

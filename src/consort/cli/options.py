@@ -13,6 +13,10 @@ RecipeName = Annotated[str, typer.Argument(help="A recipe file, or the name of a
 Changes = Annotated[
     list[str], typer.Option("--set", help="Change a key of the recipe: run.rounds=5", metavar="K=V")
 ]
+Algorithm = Annotated[
+    str | None, typer.Option(help="Which of the recipe's algorithms; the first if not given.")
+]
+Seed = Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")]
 Scale = Annotated[str | None, typer.Option(help="One of the recipe's scales: desk, paper.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that train clients side by side.")]
 Engine = Annotated[EngineName | None, typer.Option(help="What trains clients; decides no number.")]

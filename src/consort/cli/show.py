@@ -113,6 +113,10 @@ class Screen:
         self._watchers.append(ProgressWatcher(self.progress, f"{name}, seed {seed}", rounds))
         return self._watchers[-1]
 
+    def say(self, text: str) -> None:
+        """One line above the bars."""
+        self.progress.console.print(escape(text), soft_wrap=True, highlight=False)
+
     def _finish_watchers(self) -> None:
         while self._watchers:
             self._watchers.pop().finished()

@@ -1,0 +1,1 @@
+"""Federations among institutions: credentials, a server, clients that come and go."""

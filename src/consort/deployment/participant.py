@@ -1,0 +1,138 @@
+"""What a client answers to the server: who it is, and the calls of a study."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from consort.checkpoint import StateStore, write_file
+from consort.deployment.study import Enrolment, Study, digest
+from consort.engines.host import ClientHost
+from consort.errors import ConsortError, Failure, Refused, UsageError
+from consort.messages import Call, decode, encode
+from consort.recipe import Recipe, Table
+
+Parts = dict[str, bytes]
+_DISK_FULL = "[Errno 28]"
+
+
+@dataclass
+class Participant:
+    """One client of a federation: answers one message at a time, none of them twice."""
+
+    name: str
+    brings: Table
+    """Data, model and tasks, as a group of a recipe would say it."""
+    data: Path | None
+    folder: Path
+    """What outlives this process: the state of the client, per run."""
+    agreed: Recipe | None = None
+    """The only recipe it takes part in, if there is such a condition."""
+    say: Callable[[str], Any] = print
+    _session: str = field(default="", init=False)
+    _enrolment: Enrolment | None = field(default=None, init=False)
+    _host: ClientHost | None = field(default=None, init=False)
+
+    def answer(self, parts: Parts) -> Parts:
+        """The reply to a message; whatever goes wrong is a reply too."""
+        arrived = time.monotonic()
+        try:
+            header = json.loads(parts["header"])
+            known = self._accept(header["session"], int(header["number"]))
+            if header["known"] and not known:
+                raise Failure("its memory of this run is gone: start the run again in a new --out")
+            enrolled = self._enrol(Study(**header["study"]), header["told"])
+            match header["kind"]:
+                case "describe":
+                    return _answer(encode(enrolled.description))
+                case "initial":
+                    weights = enrolled.initial(header["companion"], int(header["draw"]))
+                    return _answer(encode({"model": weights}))
+                case "call":
+                    return self._call(enrolled, header, parts, arrived)
+                case other:
+                    raise Refused(f"it does not know what {other!r} means")
+        except ConsortError as error:
+            self.say(f"refused: {error}")
+            return _answer(error=str(error))
+        except Exception as error:
+            return self._failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+
+    def _accept(self, session: str, number: int) -> bool:
+        """Refuses a message that is older than one that was answered; is the run known here?"""
+        if not re.fullmatch(r"[0-9a-f]{32}", session):
+            raise Refused("the name of the run is no name")
+        if session != self._session:
+            self._session, self._host = session, None
+        path = self.folder / session / "last-message"
+        last = int(path.read_text()) if path.exists() else 0
+        if number <= last:
+            raise Refused(f"message {number} is repeated or late: {last} was answered")
+        write_file(path, str(number).encode(), durable=True)
+        return last > 0
+
+    def _enrol(self, proposal: Study, told: str | None) -> Enrolment:
+        """Joins the study that a message belongs to, unless it has joined it already."""
+        if self._enrolment is None or proposal.digest != self._enrolment.study.digest:
+            study = proposal.accepted(self.agreed)
+            self.say(f"joins {study.algorithm}, seed {study.seed}, study {study.digest[:8]}")
+            self._enrolment, self._host = None, None
+            self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
+            self._enrolment.recipe.compute.apply()
+        if told is not None and told != digest(self._enrolment.description):
+            raise UsageError("its data, model or tasks are not those the run began with")
+        return self._enrolment
+
+    def _call(
+        self, enrolled: Enrolment, header: dict[str, Any], parts: Parts, arrived: float
+    ) -> Parts:
+        payload = decode(parts["shared"]) | decode(parts["own"])
+        call = Call.from_header(header["call"], payload)
+        if call.client != self.name:
+            raise Refused(f"the call is for {call.client}")
+        host = self._hosted(enrolled, header["companion"])
+        counted = header["counted"]
+        host.store.forget_after(self.name, counted and (counted[0], counted[1]))
+        (reply,) = host.answer([call])
+        if reply.error:
+            return self._failed(reply.error.reason, reply.error.traceback)
+        if time.monotonic() - arrived > header["seconds"]:
+            self.say(f"round {call.round}: too late, nobody waits for the answer any more")
+            return _answer(error="was too late", late=True)
+        self.say(f"round {call.round}: {call.method} answered in {reply.seconds:.1f} s")
+        return _answer(encode(reply.content), seconds=reply.seconds)
+
+    def _hosted(self, enrolment: Enrolment, companion: Table | None) -> ClientHost:
+        if self._host is None:
+            enrolled = enrolment.accompanied(companion)
+            schedule = enrolled.recipe.run
+            self._host = ClientHost(
+                enrolled.federation,
+                enrolled.algorithm,
+                enrolled.study.seed,
+                schedule.rounds,
+                StateStore(self.folder / self._session),
+                schedule.tuning_epochs,
+            )
+        return self._host
+
+    def _failed(self, reason: str, trace: str) -> Parts:
+        """The server learns what kind of error it was; what it said stays here, with its place."""
+        self.say(trace or f"failed: {reason}")
+        if _DISK_FULL in reason:
+            return _answer(error="its disk is full")
+        kind = reason.partition(":")[0]
+        return _answer(error=f"{kind} (see the client's own log)" if trace else reason)
+
+
+def _answer(
+    content: bytes = b"", error: str = "", seconds: float = 0.0, late: bool = False
+) -> Parts:
+    header = json.dumps({"error": error, "seconds": seconds, "late": late})
+    return {"header": header.encode(), "content": content}

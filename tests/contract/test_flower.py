@@ -1,0 +1,187 @@
+"""The same bits through Flower: a real SuperLink with TLS and keys, three real SuperNodes.
+
+One deployment is shared by all that is tested here, because it takes seconds to start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedconsort[flower]'")
+
+import httpx
+from flwr.proto.control_pb2 import (
+    ListNodesRequest,
+    ListRunsRequest,
+    StartRunRequest,
+    StopRunRequest,
+)
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import generate_key_pairs
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
+from tests.unit.cli.command import measured, server_bytes
+
+from consort.assembly import prepare_run
+from consort.deployment.server import Hub, Server
+from consort.engines.flower import Flower, Ledger
+from consort.recipe import load_recipe, merged, recipe_of
+from consort.run import Watcher
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
+
+REPRESENTATIVE = ("ditto", "fml", "ifca", "fedper")
+"""State on clients; a companion; other draws of the model; parts that never leave."""
+OPTIONS = {"ifca": "clusters = 2"}
+
+
+@dataclass
+class Deployment:
+    institutions: Institutions
+    hub: Hub
+    wire: Wire
+    port: int
+
+    def engine(self, folder: Path, deadline: float = 300) -> Flower:
+        return Flower(
+            self.hub.post, self.hub.nodes, {}, Ledger.open(folder / "exchanges.json"), deadline
+        )
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    place = tmp_path_factory.mktemp("institutions")
+    institutions, port = Institutions(place), free_port()
+    credentials = institutions.server
+    with wire(port) as recorded:
+        for name in NAMES:
+            institutions.start_client(name, recorded.port)
+        try:
+            listen = f"localhost:{port}"
+            with Hub(listen, credentials, credentials.admitted(), place / "flower") as hub:
+                yield Deployment(institutions, hub, recorded, port)
+        finally:
+            institutions.close()
+
+
+def study(folder: Path) -> Path:
+    path = folder / "study.toml"
+    path.write_text(
+        STUDY + "\n".join(f"[algorithms.{n}]\n{OPTIONS.get(n, '')}" for n in REPRESENTATIVE)
+    )
+    return path
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVE)
+def test_three_institutions_and_one_process_agree_bit_for_bit(name, deployment, tmp_path):
+    recipe = load_recipe(study(tmp_path))
+    credentials = deployment.institutions.server
+    server = Server(recipe, name, 0, tmp_path / "far", credentials, 300, print)
+    server.board.begin(list(NAMES), algorithm=name, rounds=2)
+    server.run(deployment.hub, Watcher())
+
+    table = json.loads(type(recipe).wire.dump_json(recipe))
+    settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
+    near = recipe_of(merged(settings, {"groups": groups()}), "near")
+    prepare_run(near, name, 0, tmp_path / "near").go()
+
+    assert len(measured(tmp_path / "far")) > 10
+    assert measured(tmp_path / "far") == measured(tmp_path / "near")
+    assert server_bytes(tmp_path / "far") == server_bytes(tmp_path / "near")
+    for client in NAMES:
+        (far,) = (deployment.institutions.folder / client / "state").glob(
+            f"{Ledger.open(tmp_path / 'far' / 'exchanges.json').session}"
+        )
+        assert states(far / client) == states(tmp_path / "near" / "clients" / client)
+
+
+def states(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.state")}
+
+
+def test_what_is_said_is_never_heard_on_the_wire(deployment, tmp_path):
+    marker = "THE-SECRET-OF-THIS-TEST"
+    study = {"recipe": {}, "algorithm": marker, "seed": 0, "version": marker, "digest": ""}
+    engine = deployment.engine(tmp_path)
+    engine.study = study
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {"shared": marker.encode()})})
+    assert marker in json.loads(answer["header"])["error"]  # it went there and came back
+    assert len(deployment.wire.heard) > 10_000
+    assert marker.encode() not in deployment.wire.heard
+
+
+def test_orders_are_not_taken_on_the_port_of_clients(deployment):
+    folder = deployment.institutions.folder
+    for keys in (own_key(folder / "a-0" / "client.key"), generate_key_pairs()):
+        with ControlHttpClient.from_server_address(
+            f"localhost:{deployment.port}",
+            False,
+            (folder / "a-0" / "ca.pem").read_bytes(),
+            [RuntimeVersionHttpInterceptor("flwr-cli"), NodeAuthHttpInterceptor(*keys)],
+        ) as control:
+            for order, request in (
+                (control.StartRun, StartRunRequest()),
+                (control.StopRun, StopRunRequest(run_id=1)),
+                (control.ListRuns, ListRunsRequest()),
+                (control.ListNodes, ListNodesRequest()),
+            ):
+                with pytest.raises(httpx.HTTPStatusError, match="404"):
+                    order(request)
+
+
+def test_the_same_orders_are_taken_behind_it(deployment):
+    """Otherwise the test above would show nothing."""
+    with deployment.hub.link._control() as control:
+        assert len(control.ListRuns(ListRunsRequest()).run_dict) == 1
+        assert {node.node_id for node in control.ListNodes(ListNodesRequest()).nodes_info} == set(
+            deployment.hub.nodes.values()
+        )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/runtime/acquire-task",
+        "/v1/fleet/register-node",
+        "/docs",
+        "/v1/fleet/../control/list-runs",
+    ],
+)
+def test_other_paths_are_closed(path, deployment):
+    authority = str(deployment.institutions.folder / "a-0" / "ca.pem")
+    with httpx.Client(verify=authority) as client:
+        assert client.post(f"https://localhost:{deployment.port}{path}").status_code == 404
+
+
+def test_a_key_that_was_not_admitted_is_refused(deployment):
+    authority = str(deployment.institutions.folder / "a-0" / "ca.pem")
+    with httpx.Client(verify=authority) as client:
+        for headers in ({}, {"flwr-public-key": "?"}, {"flwr-public-key": "QUJD"}):
+            answer = client.post(
+                f"https://localhost:{deployment.port}/v1/fleet/pull-messages", headers=headers
+            )
+            assert answer.status_code == 401
+
+
+def own_key(path: Path):
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    key = load_ssh_private_key(path.read_bytes(), None)
+    return key, key.public_key()
+
+
+def test_a_repeated_message_is_refused(deployment, tmp_path):
+    engine = deployment.engine(tmp_path)
+    engine.study = {"recipe": {}, "algorithm": "", "seed": 0, "version": "", "digest": ""}
+    ask = {"b-0": ({"kind": "describe"}, {})}
+    ((_, first),) = engine.exchange(ask)
+    assert "it has Consort" in json.loads(first["header"])["error"]
+    engine.ledger.number = 0
+    ((_, again),) = engine.exchange(ask)
+    assert "is repeated or late" in json.loads(again["header"])["error"]

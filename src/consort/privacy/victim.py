@@ -36,7 +36,7 @@ from consort.privacy.traffic import Update
 from consort.randomness import derive, generator_for
 from consort.tasks import Task
 
-EXAMPLES = 4
+EXAMPLES = 8
 """Examples that inversion looks for at once."""
 BATCH = 8
 """Examples of the step in which a malicious server looks."""
@@ -77,7 +77,7 @@ class Victim:
         return min(MOST, len(self.data.train))
 
     def _inverted(self, update: Update, steps: int) -> Inverted:
-        known = self.data.train.rows(0, min(EXAMPLES, len(self.data.train)))
+        known = self._mixed(min(EXAMPLES, len(self.data.train)))
         bounds = bounds_of(self.data.train.inputs)
         generator = generator_for(self.seed, self.client, "inversion")
         share = torch.rand(known.inputs.shape, generator=generator)
@@ -93,6 +93,14 @@ class Victim:
             for sign in signs
         ]
         return max(tried, key=lambda found: found.cosine)
+
+    def _mixed(self, count: int) -> Examples:
+        """So many training examples, with classes as often as in the whole."""
+        train = self.data.train
+        labels = self._labels(train)
+        order = np.arange(len(train)) if labels is None else np.argsort(labels, kind="stable")
+        places = (np.arange(count) + 0.5) * len(train) / count
+        return train.take(torch.from_numpy(order[places.astype(np.int64)]))
 
     def _gradient(
         self, model: MultiTaskModel, names: Sequence[str], targets: Mapping[str, Tensor]

@@ -32,7 +32,8 @@ _OTHER = (
 )
 _INVERSION = (
     "An attacker who sees a client's messages looks for examples whose gradient has the direction "
-    "of its update. It is given more than a real one has: the labels of the first examples. It "
+    "of its update. It is given more than a real one has: the labels of eight "
+    "examples, mixed as the client's are. It "
     "takes the whole local training for one step, which is wrong, and the more so the more steps "
     "there were. The blind guess is the mean of test examples: whoever is not nearer to the "
     "originals has learnt nothing from the messages."

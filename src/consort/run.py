@@ -135,7 +135,8 @@ class Run:
             engine = wrap(self._engine(stack, store))
             try:
                 clients = self._clients(self._present(round_), round_, engine)
-                return self.algorithm.round(server, clients)
+                with averaging(self.robust):
+                    return self.algorithm.round(server, clients)
             except NoReplies:
                 return server
 

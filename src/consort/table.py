@@ -108,12 +108,13 @@ def _line(
         tuned=over_seeds(lambda run: run.value(tuned)) if measured else None,
         mib_per_round=over_seeds(lambda run: run.value("bytes") / MIB / run.rounds_done),
         seconds_per_round=over_seeds(lambda run: run.value("seconds") / run.rounds_done),
-        epsilon=max(map(_epsilon, runs)) if all("epsilon" in run.noted for run in runs) else None,
+        epsilon=max(map(spent, runs)) if all("epsilon" in run.noted for run in runs) else None,
         published=published,
     )
 
 
-def _epsilon(run: Result) -> float:
+def spent(run: Result) -> float:
+    """The ε of the client that has spent most, at the end."""
     rounds = run.notes("epsilon")[""]
     return max(rounds[max(rounds)].values())
 

@@ -14,12 +14,19 @@ from consort.report.gallery import gallery
 from consort.report.html import Cell, Content, Html, details, join, table, tag, tiles
 from consort.report.numbers import UNKNOWN, count, natural, score
 from consort.results import Result
+from consort.table import spent
 
 NO_GUARANTEE = (
     "Nothing is guaranteed. This run has no differential privacy: no update was clipped and given "
     "noise with an account of what was spent, so there is no ε and no δ. That an attack failed "
     "here says that this attack failed; a better one, more rounds, or somebody who knows more may "
     "succeed."
+)
+_GUARANTEE = (
+    "Differential privacy, counted by {level}: whoever sees all that was sent learns about any one "
+    "{level} hardly more than if it had not taken part, in the sense of ε = {epsilon:.3g} at "
+    "δ = {delta:.1g} for the client that has spent most. This holds against those who do not know "
+    "the seed of the run, from which the noise is drawn. The larger ε, the less it says."
 )
 _HOW = (
     "The last finished round was made once more from the state before it, while somebody listened "
@@ -70,7 +77,7 @@ def write_audit(audit: Audit, result: Result, path: Path) -> Path:
         "Who was trained on": _membership(audit.findings),
         "Mutual information": _information(audit.findings),
         "Obfuscation undone": _rescaled(audit.findings),
-        "Guarantees": tag("p", NO_GUARANTEE),
+        "Guarantees": tag("p", _guarantee(audit, result)),
     }
     title = f"Audit: {about['title'] or about['algorithm']}"
     subtitle = f"{about['algorithm']}, seed {about['seed']}, round {audit.round}"
@@ -95,10 +102,30 @@ def _summary(audit: Audit, result: Result) -> Html:
             UNKNOWN if best is None else f"AUC {best.auc:.2f}",
             "of the best of the attacks; 0.5 is chance",
         ),
-        ("Guarantee", "none", "no differential privacy: see the end of this page"),
+        ("Guarantee", *_tile(audit, result)),
     ]
     how = _HOW + (_SAME if audit.same else _OTHER)
-    return join([tiles(facts), tag("p", NO_GUARANTEE), tag("p", how, class_="note")])
+    return join([tiles(facts), tag("p", _guarantee(audit, result)), tag("p", how, class_="note")])
+
+
+def _epsilon(audit: Audit, result: Result) -> float:
+    """What was spent; infinite where nothing is guaranteed."""
+    return spent(result) if audit.about.get("privacy") and "epsilon" in result.noted else math.inf
+
+
+def _guarantee(audit: Audit, result: Result) -> str:
+    epsilon = _epsilon(audit, result)
+    if math.isinf(epsilon):
+        return NO_GUARANTEE
+    privacy = audit.about["privacy"]
+    return _GUARANTEE.format(level=privacy["level"], epsilon=epsilon, delta=privacy["delta"])
+
+
+def _tile(audit: Audit, result: Result) -> tuple[str, str]:
+    epsilon = _epsilon(audit, result)
+    if math.isinf(epsilon):
+        return "none", "no differential privacy: see the end of this page"
+    return f"ε = {epsilon:.3g}", "differential privacy: see the end of this page"
 
 
 def _told(findings: Iterable[Finding]) -> list[Membership]:

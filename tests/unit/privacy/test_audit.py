@@ -111,6 +111,15 @@ def test_updates_of_encoders_are_attacked(tmp_path, name):
     assert NO_GUARANTEE in page
 
 
+def test_a_guarantee_is_told_with_its_price(tmp_path):
+    pytest.importorskip("opacus")
+    noisy = VECTORS + '[privacy]\nlevel = "client"\nclip = 1.0\nnoise = 5.0\n'
+    _, page = audited(tmp_path, "fedavg", noisy)
+    assert NO_GUARANTEE not in page
+    assert "counted by client" in page
+    assert "ε = " in page
+
+
 @pytest.mark.parametrize("name", ["fedproto", "local_only", "fedmh", "lg_fedavg"])
 def test_what_holds_no_update_of_an_encoder_is_not_inverted(tmp_path, name):
     found, page = audited(tmp_path, name, VECTORS)

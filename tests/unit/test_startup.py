@@ -18,7 +18,8 @@ main()
 
 
 def shown(*arguments: str) -> str:
-    command = [sys.executable, "-W", "error", "-c", CODE, *arguments]
+    strict = ["-W", "error", "-W", "ignore:'click:DeprecationWarning"]  # that is typer's affair
+    command = [sys.executable, *strict, "-c", CODE, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

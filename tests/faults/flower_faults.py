@@ -310,7 +310,7 @@ def children(parent: int, command: str) -> list[int]:
 FAULTS = {f.__name__: f for f in (
     client, stopped, server, superlink, twins, keys, strangers, disk, network,
 )}  # fmt: skip
-WAITS = {"client": 600.0, "disk": 15.0, "network": 90.0, "stopped": 1.0}
+WAITS = {"client": 600.0, "disk": 15.0, "network": 90.0, "stopped": 10.0}
 """Seconds that the victim waits in its call; as long as it takes to do it harm."""
 
 

@@ -99,11 +99,13 @@ flower_supernode()
 """
 """The command, but it looks for messages twice a second, not every three seconds."""
 
+_NOT_ADMITTED = (
+    "the server does not admit this key: not yet, no longer (revoked), or it has expired"
+)
 _MEANINGS = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not the one that this client was "
     "told to trust: is it the right server?",
-    "401 Unauthorized": "the server does not admit this key: not yet, no longer (revoked), or it "
-    "has expired",
+    "401 Unauthorized": _NOT_ADMITTED,
     "[code: 2004]": "another client with this name is connected, or the server has not noticed "
     "yet that this one was gone (a minute)",
 }
@@ -350,6 +352,8 @@ class SuperNode:
         for sign, meaning in _MEANINGS.items():
             if sign in text:
                 return meaning
+        if not self.connected and "terminated gracefully" in text:  # Flower leaves without a word
+            return _NOT_ADMITTED
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return "the connection broke" if self.connected else f"Flower: {' '.join(lines[-3:])}"
 

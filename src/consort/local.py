@@ -16,6 +16,7 @@ from torch.autograd.variable import Variable
 from consort.client import Client
 from consort.cohort import Cohort
 from consort.data.examples import Examples
+from consort.defences.privacy import Privacy
 from consort.errors import Failure, UsageError
 from consort.optimizers import clip_by_norm, make_optimizer
 from consort.params import BUFFERS, Params, has_role, slots
@@ -166,10 +167,11 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
-            if client.privacy and client.privacy.level == "example":
+            privacy = client.privacy
+            if privacy and privacy.level == "example":
                 if examples is not None or gradients is not gradients_of_sum:
                     raise UsageError("privacy.level = 'example' needs the client's own examples")
-                step, batches = self._private(client, objective, names, params)
+                step, batches = self._private(client, privacy, objective, names, params)
             else:
                 step = self._step(client, objective, gradients, names, params)
                 batches = self.batches(examples or self.prepared(client), client.generator)
@@ -208,13 +210,17 @@ class LocalTraining:
         return replayed(step, client.model, (tasks, weights, *map(id, params)), [_ONE])
 
     def _private(
-        self, client: Client, objective: Objective, names: Sequence[str], params: Sequence[Tensor]
+        self,
+        client: Client,
+        privacy: Privacy,
+        objective: Objective,
+        names: Sequence[str],
+        params: Sequence[Tensor],
     ) -> tuple[Step, Iterator[Examples]]:
         """DP-SGD's steps and batches in the place of the ordinary ones, and their price."""
         from consort.defences import dp_sgd
         from consort.defences.privacy import spend
 
-        assert client.privacy is not None
         train = self.prepared(client)
         count = max(len(train), 1)
         chance = min(self.batch / count, 1.0)
@@ -225,7 +231,7 @@ class LocalTraining:
             return self.weighted(objective(client, batch))
 
         expected = chance * count
-        step = dp_sgd.private_step(client.privacy, client, losses, names, params, expected)
+        step = dp_sgd.private_step(privacy, client, losses, names, params, expected)
         return step, dp_sgd.drawn(train, chance, steps, client.generator)
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:

@@ -193,6 +193,15 @@ def test_readme_names_the_algorithms_of_the_demonstration():
     assert set(recipe.algorithms) <= set(quoted(page("README.md").section("Start")))
 
 
+def test_readme_shows_the_table_of_the_demonstration():
+    (shown,) = (b.text for b in page("README.md").blocks if b.language == "text")
+    recipe = load_recipe(find_recipe("demo"))
+    assert recipe.title in shown
+    lines = [line.split() for line in shown.splitlines() if line.startswith("│")]
+    expected = [(name, metric) for name in recipe.algorithms for metric in ("accuracy", "eer")]
+    assert [(line[1], line[3]) for line in lines] == expected
+
+
 def test_fedavg_in_the_readme_is_fedavg(desk):
     page("README.md").lay_out(desk)
     local = LocalTraining(lr=0.1, batch=8)

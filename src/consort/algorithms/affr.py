@@ -130,7 +130,7 @@ class AFFR(Algorithm[Server]):
             found = measure(client.model, client.tasks, client.data.validation)
         for task, metrics in found.items():
             if self.gap not in metrics:
-                raise Failure(f'task {task!r} has no {self.gap}: affr needs one, set another "gap"')
+                raise Failure(f'task {task!r} has no {self.gap}: set another "gap"')
         mean = fmean(metrics[self.gap] for metrics in found.values())
         return mean if self.gap == "accuracy" else -mean
 

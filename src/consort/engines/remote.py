@@ -79,7 +79,8 @@ class FarSide:
 
     def answer(self, shared: bytes, order: bytes) -> bytes:
         """Answers a chunk of calls; `shared` is what all of a delivery have in common."""
-        assert self._host, "asked before it was prepared"
+        if self._host is None:
+            raise Failure("the far side was asked before it was prepared")
         content = decode(order)
         if content["delivery"] != self._shared[0]:
             self._shared = content["delivery"], decode(shared)

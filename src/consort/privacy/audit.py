@@ -15,6 +15,7 @@ from consort.assembly import read_description, resume_run
 from consort.data.dataset import as_is
 from consort.engines.choice import EngineName
 from consort.engines.wrappers import bytes_by_role
+from consort.errors import Failure
 from consort.federation import Federation
 from consort.local import LocalTraining
 from consort.messages import Call, Reply, tensors_in
@@ -157,7 +158,8 @@ def _exposed(
             sent.load_into(model)
             return model, "the model that the client sent"
     reported = reported_model(run, victim.client)
-    assert reported is not None  # a round was overheard, so one is finished
+    if reported is None:
+        raise Failure(f"{run.folder} holds no finished round: nothing can be audited")
     return reported.model, (
         "the model that the run reports: whoever is handed it can do this, "
         "even where no message of the client holds it"

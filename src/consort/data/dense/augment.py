@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from consort.data.examples import Examples
+from consort.errors import UsageError
 from consort.tasks import Task
 from consort.tasks.dense import IGNORED, DenseTask
 
@@ -42,9 +43,13 @@ def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Example
     outside = (grid.abs() > 1).any(-1)
     targets = {}
     for name, target in examples.targets.items():
-        moved = _sampled(target, grid, "nearest").where(~_like(outside, target), IGNORED)
         task = tasks[name]
-        assert isinstance(task, DenseTask)
+        if not isinstance(task, DenseTask):
+            raise UsageError(
+                f"local.augment varies images whose tasks have an answer for every pixel, and "
+                f"{name} has not: remove it, or that task"
+            )
+        moved = _sampled(target, grid, "nearest").where(~_like(outside, target), IGNORED)
         targets[name] = task.seen(moved.to(target.dtype), views.scale, views.mirrored)
     dark = examples.inputs.amin((1, 2, 3), keepdim=True)
     inputs = _sampled(examples.inputs, grid, "bilinear")

@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from consort.data.dense.augment import Views, random_views, relit, seen, varied
 from consort.data.examples import Examples
-from consort.tasks import Depth, Edges, Normals, Segmentation
+from consort.errors import UsageError
+from consort.tasks import Classification, Depth, Edges, Normals, Segmentation
 from consort.tasks.dense import IGNORED
 
 TASKS = {"segment": Segmentation(9), "normals": Normals(), "depth": Depth(), "edges": Edges()}
@@ -48,6 +49,13 @@ def test_the_plain_view_changes_nothing():
     for name, target in examples.targets.items():
         assert same.targets[name].dtype == target.dtype
         assert torch.equal(same.targets[name], target)
+
+
+def test_a_task_without_maps_is_named():
+    examples = some_examples()
+    mixed = Examples(examples.inputs, examples.targets | {"whole": torch.zeros(3).long()})
+    with pytest.raises(UsageError, match=r"local\.augment .* whole has not"):
+        seen(mixed, TASKS | {"whole": Classification(2)}, views())
 
 
 def test_in_a_mirror_everything_changes_sides_and_so_do_normals():

@@ -144,8 +144,8 @@ class Claim:
     comparisons: tuple[Comparison, ...]
 
     @classmethod
-    def parse(cls, text: str, algorithms: Sequence[str], metrics: Sequence[str]) -> Claim:
-        """Reads a claim about these algorithms and metrics."""
+    def parse(cls, text: str, algorithms: Sequence[str], metrics: Sequence[str] = ()) -> Claim:
+        """Reads a claim about these algorithms and metrics; before a run any metric will do."""
         try:
             comparison = _Reader(algorithms, metrics).comparison(text)
             return cls(text, _spelt_out(comparison, algorithms))
@@ -190,7 +190,7 @@ class _Reader:
                 return Operation(apply, self.expression(left), self.expression(right))
             case ast.Call(func=ast.Name(id=metric), args=[argument], keywords=[]):
                 return Measure(
-                    _find("metric", metric, self.metrics),
+                    _find("metric", metric, self.metrics or [metric]),
                     _find("algorithm", ast.unparse(argument), [*self.algorithms, EACH_OTHER]),
                 )
         raise UsageError(

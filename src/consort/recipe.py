@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from consort.algorithm import Algorithm
 from consort.algorithms.registry import find_algorithm
+from consort.claims import Claim
 from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.data.partition.cut import SCHEME_OPTIONS
@@ -288,6 +289,8 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for name in recipe.algorithms:
             recipe.algorithm(name)
             recipe.around(name)
+        for claim in recipe.claims:
+            Claim.parse(claim, list(recipe.algorithms))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     return recipe

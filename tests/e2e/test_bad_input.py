@@ -459,8 +459,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
 
 def test_what_tells_but_decides_nothing_may_change(tmp_path: Path, out: Path):
     """A claim that was mistyped must not cost the runs it is about."""
-    recipe = write_recipe(tmp_path, ("clients = 3", "clients = 3\nclaims = ['loss(fedavg)']"))
-    assert "claim `loss(fedavg)`" in refused("compare", recipe, "--out", out)
+    recipe = write_recipe(tmp_path, ("clients = 3", "clients = 3\nclaims = ['lost(fedavg) < 9']"))
+    assert "did you mean `loss`?" in refused("compare", recipe, "--out", out)
     before = measured(out / "ditto" / "seed-0")
     recipe = write_recipe(
         tmp_path,
@@ -470,6 +470,13 @@ def test_what_tells_but_decides_nothing_may_change(tmp_path: Path, out: Path):
     )
     assert consort("compare", recipe, "--out", out, "--check").code == 0
     assert measured(out / "ditto" / "seed-0") == before
+
+
+@pytest.mark.parametrize("claim", ["loss(fedavg)", "loss(fedavvg) < 99", "loss(fedavg) == 1"])
+def test_a_claim_that_cannot_be_read_is_refused_before_any_run(claim, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("clients = 3", f"clients = 3\nclaims = ['{claim}']"))
+    assert f"claim `{claim}`" in refused("compare", recipe, "--out", out)
+    assert not out.exists()
 
 
 def test_titles_are_shown_as_they_are(tmp_path: Path, out: Path):

@@ -40,10 +40,10 @@ def take_turns(
         for contender in contenders:
             command = [sys.executable, script, "--child", *contender]
             environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            output = subprocess.run(
-                command, check=True, capture_output=True, text=True, env=environment
-            ).stdout
-            found[" ".join(contender)].append(json.loads(output.splitlines()[-1]))
+            child = subprocess.run(command, capture_output=True, text=True, env=environment)
+            if child.returncode:
+                sys.exit(f"{' '.join(contender)} failed:\n{child.stderr}")
+            found[" ".join(contender)].append(json.loads(child.stdout.splitlines()[-1]))
             print(".", end="", flush=True, file=sys.stderr)
     print(file=sys.stderr)
     return found
@@ -74,6 +74,11 @@ class Report:
         print(f"{text:<62} {value:9.3g}{verdict}")
         if not good:
             self.missed.append(text)
+
+    def miss(self, reason: str) -> None:
+        """Something that could not be measured, so no target of it is met."""
+        print(reason)
+        self.missed.append(reason)
 
     def finish(self) -> None:
         """Exits with 1 if `--check` was given and a target was missed."""

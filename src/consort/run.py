@@ -101,9 +101,8 @@ class Run:
         self.federation.compute.apply()
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
-        roster = self.federation.roster
         if not self._restore():
-            self.server = self.algorithm.start(roster)
+            self.server = self.algorithm.start(self.federation.roster)
         if self._done < self.schedule.rounds:
             with ExitStack() as stack:
                 engine = self._engine(stack)

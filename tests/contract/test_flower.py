@@ -29,7 +29,8 @@ from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, grou
 from tests.unit.cli.command import measured, server_bytes
 
 from consort.assembly import prepare_run
-from consort.deployment.server import Hub, Server
+from consort.deployment.hub import Hub
+from consort.deployment.server import Server
 from consort.engines.flower import Flower, Ledger
 from consort.recipe import load_recipe, merged, recipe_of
 from consort.run import Watcher

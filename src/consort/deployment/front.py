@@ -11,7 +11,7 @@ import threading
 import time
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -54,7 +54,7 @@ class Front:
         self.credentials = credentials
         self.behind = behind
         self.seen = seen
-        self._names: dict[bytes, str] = {}
+        self._keys: dict[str, bytes] = {}
         self._fresh = 0.0
         self._client: httpx.AsyncClient | None = None
         host, _, port = listen.rpartition(":")
@@ -91,6 +91,14 @@ class Front:
         self._server.should_exit = True
         self._thread.join(5)
 
+    @property
+    def keys(self) -> Mapping[str, bytes]:
+        """The keys that are admitted now, or were two seconds ago."""
+        if time.monotonic() > self._fresh:
+            self._keys = self.credentials.admitted()
+            self._fresh = time.monotonic() + _REFRESH
+        return self._keys
+
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
@@ -120,13 +128,11 @@ class Front:
 
     def _admitted(self, header: bytes) -> str | None:
         """Whose key this is; that the sender has it, the SuperLink checks."""
-        if time.monotonic() > self._fresh:
-            self._names = {key: name for name, key in self.credentials.admitted().items()}
-            self._fresh = time.monotonic() + _REFRESH
         try:
-            return self._names.get(b64decode(header, validate=True))
+            shown = b64decode(header, validate=True)
         except NotBase64:
             return None
+        return next((name for name, key in self.keys.items() if key == shown), None)
 
     def _superlink(self) -> httpx.AsyncClient:
         if self._client is None:

@@ -14,10 +14,9 @@ from consort.assembly import about_run, settle
 from consort.deployment.announced import Announced
 from consort.deployment.board import Board, BoardWatcher
 from consort.deployment.credentials import ServerCredentials
-from consort.deployment.front import Front
-from consort.deployment.link import SuperLink
+from consort.deployment.hub import Hub
 from consort.deployment.study import Study, digest
-from consort.engines.flower import Flower, Ledger, reply_of
+from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
 from consort.params import Params
 from consort.recipe import Recipe
@@ -25,37 +24,7 @@ from consort.run import Run, Watcher
 
 Description = dict[str, Any]
 _PATIENCE = 2.0  # seconds between two questions to a client that refused
-
-
-class Hub:
-    """Flower's server with the port before it, and the nodes of the clients that may join."""
-
-    def __init__(
-        self,
-        listen: str,
-        credentials: ServerCredentials,
-        keys: Mapping[str, bytes],
-        folder: Path,
-        seen: Callable[[str], Any] = lambda _: None,
-    ) -> None:
-        self.link = SuperLink(credentials.folder, folder)
-        self.front = Front(listen, self.link.address, credentials, seen)
-        self.keys = keys
-
-    def __enter__(self) -> Hub:
-        with ExitStack() as stack:
-            stack.callback(self.link.close)
-            self.link.keep_alive()
-            self.nodes = {name: self.link.register(name, key) for name, key in self.keys.items()}
-            self.front.start()
-            stack.callback(self.front.close)
-            self.post = self.link.open_run()
-            stack.callback(self.post.close)
-            self._opened = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._opened.close()
+_BEFORE = "admit those that are to take part (consort site admit), or change clients in the recipe"
 
 
 class Server:
@@ -80,13 +49,15 @@ class Server:
         self.say = say
         self.study = Study.of(recipe, algorithm, seed)
         self.board = Board(folder / "status.json")
+        self.ledger = Ledger.open(folder / "exchanges.json")
 
     def go(self, listen: str, watcher: Watcher) -> None:
         """Opens the port, waits for everybody, runs to the end."""
         keys = self._expected()
         with ExitStack() as stack:
             stack.enter_context(_only_server(self.folder))
-            self.board.begin(list(keys), algorithm=self.name, rounds=self.recipe.run.rounds)
+            members = list(self.ledger.members or keys)
+            self.board.begin(members, algorithm=self.name, rounds=self.recipe.run.rounds)
             stack.enter_context(self.board.alive())
             place = self.folder / "flower"
             hub = stack.enter_context(Hub(listen, self.credentials, keys, place, self.board.seen))
@@ -95,11 +66,17 @@ class Server:
 
     def run(self, hub: Hub, watcher: Watcher) -> Run:
         """Waits for the clients of an open hub, then runs to the end."""
-        ledger = Ledger.open(self.folder / "exchanges.json")
+        ledger = self.ledger
         if not ledger.path.exists() and any(self.folder.glob("round-*.ckpt")):
             raise Failure(f"{ledger.path} is missing: start the run again in a new --out")
         engine = Flower(
-            hub.post, hub.nodes, self.study.table, ledger, self.deadline, tell=self.board.client
+            hub.post,
+            hub.nodes,
+            self.study.table,
+            ledger,
+            self.deadline,
+            tell=self.board.client,
+            admitted=hub.admits,
         )
         self.board.run(phase="waiting")
         try:
@@ -115,12 +92,15 @@ class Server:
         return run
 
     def _expected(self) -> dict[str, bytes]:
+        """The keys of the clients of this run; once it has begun, of those that are left."""
         keys = self.credentials.admitted()
+        if self.ledger.members:
+            return {name: key for name, key in keys.items() if name in self.ledger.members}
         count = sum(group.count for group in self.recipe.all_groups)
         if len(keys) != count:
             raise UsageError(
                 f"the recipe is for {count} clients, but {len(keys)} are admitted in "
-                f"{self.credentials.folder} ({', '.join(keys) or 'none'})"
+                f"{self.credentials.folder} ({', '.join(keys) or 'none'}): {_BEFORE}"
             )
         return keys
 
@@ -130,7 +110,7 @@ class Server:
 
         def ask(client: str, companion: Mapping[str, Any] | None, number: int) -> Params:
             header = {"kind": "initial", "companion": companion, "draw": number}
-            ((_, answer),) = _ask(engine, {client: header})
+            ((_, answer),) = _ask(engine, {_in_place_of(client, federation, engine): header})
             if isinstance(answer, ClientFailed):
                 raise answer
             weights: Params = answer["model"]
@@ -150,17 +130,26 @@ class Server:
             watcher=BoardWatcher(self.board, watcher),
             engine=lambda _: engine,
         )
-        self.algorithm.start(federation.roster)  # refuses unlike clients before anything is written
+        if not self.ledger.members:  # refuses unlike clients before anything is written
+            self.algorithm.start(federation.roster)
         settle(self.folder, self._description(told), None)
+        self.ledger.members = told
+        self.ledger.save()
         return run
 
     def _gather(self, engine: Flower) -> dict[str, Description]:
         """Asks every client who it is, as they come; those that cannot take part are named."""
         told: dict[str, Description] = {}
         said: dict[str, str] = {}
-        while len(told) < len(engine.nodes):
+        everybody = self.ledger.members.keys() or engine.nodes.keys()
+        while len(told) < len(everybody):
             online = engine.post.online()
-            missing = sorted(engine.nodes.keys() - told.keys())
+            told |= {
+                client: self._remembered(client)
+                for client in sorted(everybody - told.keys())
+                if not engine.admitted(client)
+            }
+            missing = sorted(everybody - told.keys())
             for client in missing:
                 if engine.nodes[client] not in online:
                     self.board.client(client, "not connected")
@@ -169,7 +158,7 @@ class Server:
                 if not isinstance(answer, ClientFailed):
                     told[client] = dict(answer)
                     self.board.client(client, "ready")
-                    self.say(f"{client} has joined ({len(told)} of {len(engine.nodes)})")
+                    self.say(f"{client} has joined ({len(told)} of {len(everybody)})")
                     continue
                 self.board.client(client, f"refused: {answer.reason}")
                 if said.get(client) != answer.reason:
@@ -177,7 +166,21 @@ class Server:
                     self.board.event(str(answer))
                     self.say(str(answer))
             time.sleep(_PATIENCE if said else 0.2)
+        if not any(map(engine.admitted, told)):
+            raise UsageError(
+                f"none of the clients of {self.folder} is admitted any more: admit one of them "
+                "again (consort site admit), or start a new run in another --out"
+            )
         return dict(sorted(told.items()))
+
+    def _remembered(self, client: str) -> Description:
+        """What a client told that is no longer admitted; the run goes on without it."""
+        if client not in self.ledger.members:
+            raise UsageError(f"{client} {NOT_ADMITTED} and the run has not begun: {_BEFORE}")
+        self.board.client(client, NOT_ADMITTED)
+        self.board.event(f"{client} {NOT_ADMITTED}: the run goes on without it")
+        self.say(f"{client} {NOT_ADMITTED}: the run goes on without it")
+        return self.ledger.members[client]
 
     def _description(self, told: Mapping[str, Description]) -> Description:
         tasks: dict[str, Any] = {}
@@ -210,6 +213,18 @@ def _ask(engine: Flower, headers: Mapping[str, dict[str, Any]]) -> Iterator[tupl
     for client, answer in engine.exchange(letters):
         reply = reply_of(client, answer)
         yield client, reply.error or reply.content
+
+
+def _in_place_of(client: str, federation: Announced, engine: Flower) -> str:
+    """The client, or one with the same model if that is no longer admitted."""
+    wanted = federation.members[client].architecture
+    for other in (client, *federation.client_ids):
+        if engine.admitted(other) and federation.members[other].architecture == wanted:
+            return other
+    raise Failure(
+        f"{client} {NOT_ADMITTED} and nobody else has its model: admit it again (consort site "
+        "admit), or start a new run in another --out"
+    )
 
 
 @contextmanager

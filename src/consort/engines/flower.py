@@ -19,6 +19,7 @@ Header = dict[str, Any]
 Parts = dict[str, bytes]
 _POLL = 0.1  # seconds between looks for answers
 _LOOK = 1.0  # and for clients that are not connected
+NOT_ADMITTED = "is no longer admitted"
 _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two rounds
 
 
@@ -53,13 +54,15 @@ class Ledger:
 
     `session` is the name of the run for its clients. `counted` is when the last answers of each
     client that counted were asked for; the newest goes with every call, so that a client forgets
-    what it did for an answer that came too late.
+    what it did for an answer that came too late. `members` is what each client told of itself when
+    the run began.
     """
 
     path: Path
     session: str
     number: int = 0
     counted: dict[str, list[Stamp]] = field(default_factory=dict)
+    members: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
@@ -71,7 +74,7 @@ class Ledger:
             client: [(stamp[0], stamp[1]) for stamp in stamps]
             for client, stamps in written["counted"].items()
         }
-        return cls(path, written["session"], written["number"], counted)
+        return cls(path, written["session"], written["number"], counted, written["members"])
 
     def count(self, client: str, stamp: Stamp) -> None:
         """An answer counts."""
@@ -90,7 +93,12 @@ class Ledger:
 
     def save(self) -> None:
         """Writes it down."""
-        table = {"session": self.session, "number": self.number, "counted": self.counted}
+        table = {
+            "session": self.session,
+            "number": self.number,
+            "counted": self.counted,
+            "members": self.members,
+        }
         write_file(self.path, json.dumps(table).encode(), durable=True)
 
 
@@ -99,7 +107,8 @@ class Flower:
     """Sends a call to each client's node and waits for the answers, up to a deadline.
 
     While time is left, a call is sent again to a client that was cut off and came back. Who does
-    not answer in time is absent from the exchange; an answer after that counts for nothing.
+    not answer in time is absent from the exchange; an answer after that counts for nothing. Nobody
+    waits for a client that is no longer admitted.
     """
 
     post: Post
@@ -113,6 +122,8 @@ class Flower:
     companion: Mapping[str, Any] | None = None
     tell: Callable[[str, str], Any] = lambda *_: None
     """Is told what each client is doing."""
+    admitted: Callable[[str], bool] = lambda _: True
+    """Whether a client may take part, now."""
     _look_again: float = field(default=0.0, init=False)
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
@@ -137,7 +148,7 @@ class Flower:
     ) -> Iterator[tuple[str, Parts | ClientFailed]]:
         """Sends each client its letter; yields what comes back, in the order of the letters."""
         end = time.monotonic() + self.deadline
-        unsent, asked = list(letters), dict[str, str]()
+        unsent, asked = [client for client in letters if self.admitted(client)], dict[str, str]()
         answers: dict[str, Parts | ClientFailed] = {}
         lost: dict[str, str] = {}
         for client in letters:
@@ -153,9 +164,13 @@ class Flower:
                         unsent.append(sender)
                     else:
                         answers[sender] = arrival.parts
-                if client not in answers and time.monotonic() > end:
+                if client in answers:
+                    break
+                if not self.admitted(client):
+                    answers[client] = Absent(client, NOT_ADMITTED)
+                elif time.monotonic() > end:
                     answers[client] = self._too_late(client, lost)
-                elif client not in answers:
+                else:
                     time.sleep(_POLL)
             yield client, answers[client]
 

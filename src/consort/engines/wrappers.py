@@ -83,7 +83,8 @@ class Checked(Wrapper):
         """Turns a reply that cannot be right into an error reply."""
         for reply in self.engine.deliver(calls):
             try:
-                check(reply.tensors, self.shapes(reply.client))
+                if reply.error is None:
+                    check(reply.tensors, self.shapes(reply.client))
             except Refused as refusal:
                 reply = Reply(reply.client, error=RefusedReply(reply.client, str(refusal)))
             yield reply

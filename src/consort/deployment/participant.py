@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from consort.recipe import Recipe, Table
 
 Parts = dict[str, bytes]
 _DISK_FULL = "[Errno 28]"
+_LAST = "last-message"
+_KEPT_DAYS = 30
 
 
 @dataclass
@@ -70,12 +73,21 @@ class Participant:
             raise Refused("the name of the run is no name")
         if session != self._session:
             self._session, self._host = session, None
-        path = self.folder / session / "last-message"
+        path = self.folder / session / _LAST
         last = int(path.read_text()) if path.exists() else 0
+        if not last:
+            self._forget_old_runs()
         if number <= last:
             raise Refused(f"message {number} is repeated or late: {last} was answered")
         write_file(path, str(number).encode(), durable=True)
         return last > 0
+
+    def _forget_old_runs(self) -> None:
+        """Deletes what is left of runs that nobody has asked about for a long time."""
+        oldest = time.time() - _KEPT_DAYS * 86_400
+        for path in self.folder.glob(f"*/{_LAST}"):
+            if path.stat().st_mtime < oldest:
+                shutil.rmtree(path.parent)
 
     def _enrol(self, proposal: Study, told: str | None) -> Enrolment:
         """Joins the study that a message belongs to, unless it has joined it already."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +223,22 @@ def test_a_client_that_lost_its_memory_says_so(recipe, tmp_path):
     post.participants |= participants(tmp_path / "new-homes", ["b-0"])
     ((_, answer),) = engine.exchange({"b-0": ({"kind": "describe"}, {})})
     assert "its memory of this run is gone" in str(reply_of("b-0", answer).error)
+
+
+def test_a_new_run_ends_the_memory_of_runs_that_are_long_over(recipe, tmp_path):
+    post = PostOffice(participants(tmp_path / "homes"))
+    sessions = []
+    for days, name in ((31, "over"), (29, "recent"), (0, "new")):
+        engine = engine_for(recipe, "ditto", post, tmp_path / name)
+        run_with(recipe, "ditto", engine, tmp_path / name).go()
+        sessions.append(engine.ledger.session)
+        last = post.participants["a-0"].folder / engine.ledger.session / "last-message"
+        os.utime(last, (time.time() - days * 86_400,) * 2)
+    over, *kept = sessions
+    home = post.participants["a-0"].folder
+    assert {path.name for path in home.iterdir()} == set(kept)
+    assert all(list((home / session / "a-0").glob("*.state")) for session in kept)
+    assert (post.participants["b-0"].folder / over).is_dir()
 
 
 @pytest.mark.parametrize("session", ["../../evil", "", "A" * 32])

@@ -30,6 +30,10 @@ class DenseTask:
     """A task whose outputs are maps of the size of the image, channels first."""
 
     dense: ClassVar[bool] = True
+    points: ClassVar[bool] = False
+    """Whether targets are places (x, y, how well seen, …) rather than maps."""
+    ignored: ClassVar[int] = IGNORED
+    """What maps have where nobody knows the answer."""
 
     @property
     def outputs(self) -> int:
@@ -41,7 +45,7 @@ class DenseTask:
         return DenseHead(features, self.outputs)
 
     def seen(self, target: Tensor, scale: Tensor, mirrored: Tensor) -> Tensor:  # noqa: ARG002
-        """What a target means in an image that was enlarged or mirrored, by example."""
+        """What a target that was moved means in an image that was enlarged or mirrored."""
         return target
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from consort.data.examples import Examples
 from consort.errors import UsageError
 from consort.tasks import Task
-from consort.tasks.dense import IGNORED, DenseTask
+from consort.tasks.dense import DenseTask
 
 _BATCH = 64
 
@@ -49,7 +49,10 @@ def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Example
                 f"local.augment varies images whose tasks have an answer for every pixel, and "
                 f"{name} has not: remove it, or that task"
             )
-        moved = _sampled(target, grid, "nearest").where(~_like(outside, target), IGNORED)
+        if task.points:
+            moved = _moved(target, views, examples.inputs.shape[-2:])
+        else:
+            moved = _sampled(target, grid, "nearest").where(~_like(outside, target), task.ignored)
         targets[name] = task.seen(moved.to(target.dtype), views.scale, views.mirrored)
     dark = examples.inputs.amin((1, 2, 3), keepdim=True)
     inputs = _sampled(examples.inputs, grid, "bilinear")
@@ -91,6 +94,20 @@ def _sampled(values: Tensor, grid: Tensor, mode: str) -> Tensor:
     maps = values[:, None] if values.ndim == 3 else values
     found = F.grid_sample(maps.float(), grid, mode=mode, padding_mode="border", align_corners=False)
     return found[:, 0] if values.ndim == 3 else found
+
+
+def _moved(points: Tensor, views: Views, size: torch.Size) -> Tensor:
+    """Points (x, y, how well seen, …) where they are in the views: the reverse of `_grid`.
+
+    Those that are not seen at all, or are outside, become zero.
+    """
+    sides = torch.tensor([size[1], size[0]])
+    turn = torch.where(views.mirrored[:, None], torch.tensor([-1.0, 1.0]), torch.ones(2))
+    stretch = (turn * views.scale[:, None])[:, None, None]
+    places = (2 * points[..., :2] / sides - 1 - views.centre[:, None, None]) * stretch
+    pixels = (places + 1) / 2 * sides
+    there = ((pixels >= 0) & (pixels < sides)).all(-1) & (points[..., 2] > 0)
+    return torch.cat([pixels, points[..., 2:]], -1).where(there[..., None], 0.0)
 
 
 def _like(mask: Tensor, values: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ PARTS = ("background", "head", "body", "arms", "legs")
 Piece = tuple[bool, tuple[float, float, float], tuple[float, float, float], int]
 """Whether it is a box, its middle above the floor, half its sizes, and which part it is."""
 
-_HEAD, _BODY, _ARMS, _LEGS = 1, 2, 3, 4
+HEAD, _BODY, _ARMS, _LEGS = 1, 2, 3, 4
 THINGS: dict[str, tuple[Piece, ...]] = {
     "figure": (
-        (False, (0, 1.55, 0), (0.15, 0.19, 0.15), _HEAD),
+        (False, (0, 1.55, 0), (0.15, 0.19, 0.15), HEAD),
         (False, (0, 1.05, 0), (0.24, 0.36, 0.16), _BODY),
         (False, (-0.32, 1.05, 0), (0.08, 0.34, 0.08), _ARMS),
         (False, (0.32, 1.05, 0), (0.08, 0.34, 0.08), _ARMS),
@@ -29,7 +29,7 @@ THINGS: dict[str, tuple[Piece, ...]] = {
     ),
     "animal": (
         (False, (0, 0.5, 0), (0.45, 0.2, 0.2), _BODY),
-        (False, (0.5, 0.72, 0), (0.19, 0.16, 0.15), _HEAD),
+        (False, (0.5, 0.72, 0), (0.19, 0.16, 0.15), HEAD),
         (False, (0.3, 0.17, 0.1), (0.07, 0.2, 0.07), _LEGS),
         (False, (0.3, 0.17, -0.1), (0.07, 0.2, 0.07), _LEGS),
         (False, (-0.3, 0.17, 0.1), (0.07, 0.2, 0.07), _LEGS),
@@ -47,6 +47,18 @@ THINGS: dict[str, tuple[Piece, ...]] = {
         (False, (0, 1.35, 0), (0.3, 0.22, 0.3), 0),
     ),
 }
+JOINTS: dict[str, tuple[int, float]] = {
+    "head": (0, 0.0),
+    "left shoulder": (2, 0.9),
+    "right shoulder": (3, 0.9),
+    "left hand": (2, -0.9),
+    "right hand": (3, -0.9),
+    "left hip": (4, 0.9),
+    "right hip": (5, 0.9),
+    "left foot": (4, -0.9),
+    "right foot": (5, -0.9),
+}
+"""Which piece of a figure each joint is in, and how far up from its middle to its top."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 _NEAREST = 0.2
+VIEW = 0.75
+"""The tangent of half the angle that is seen."""
 ROOM_SURFACES = 6
 """Left, floor, behind, right, ceiling, back: numbered below zero in `Sight.solid`."""
 
@@ -49,7 +51,7 @@ def rays(size: int, view: float) -> Tensor:
 
 def look(shapes: Shapes, lower: Tensor, upper: Tensor, turn: Tensor, size: int) -> Sight:
     """What cameras turned by `turn` (3x3 each) see in rooms from `lower` to `upper`."""
-    straight = rays(size, 0.75)
+    straight = rays(size, VIEW)
     depth, surface = _walls(turn @ straight, lower, upper)
     solid = -1 - surface
     for row in range(shapes.matrix.shape[1]):

@@ -13,10 +13,22 @@ from torch import Tensor
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
 from consort.data.pixels import scale
-from consort.data.synthetic.furniture import CLASSES, PARTS, Numbers, Solids, furnished
+from consort.data.synthetic.furniture import CLASSES, PARTS, ROOM, Numbers, Solids, furnished
+from consort.data.synthetic.joints import MIRRORED, figures
 from consort.data.synthetic.raycasting import ROOM_SURFACES, Shapes, Sight, look
+from consort.metrics.panoptic import NUMBERS
 from consort.randomness import derive
-from consort.tasks import Depth, Edges, Normals, Saliency, Segmentation, Task
+from consort.tasks import (
+    Depth,
+    Edges,
+    Instances,
+    KeyPoints,
+    Normals,
+    Panoptic,
+    Saliency,
+    Segmentation,
+    Task,
+)
 from consort.tasks.dense import IGNORED
 
 Size = Annotated[int, Field(ge=32, multiple_of=4)]
@@ -24,6 +36,8 @@ Size = Annotated[int, Field(ge=32, multiple_of=4)]
 _CHUNK = 16
 _WALL, _FLOOR, _CEILING = 0, 1, 2
 _ROOM_CLASS = torch.tensor([_WALL, _FLOOR, _WALL, _WALL, _CEILING, _WALL])
+_SIGMAS = (0.035, 0.079, 0.079, 0.062, 0.062, 0.107, 0.107, 0.089, 0.089)
+"""COCO's, of ears, shoulders, wrists, hips and ankles."""
 
 
 def synthetic_scenes(
@@ -34,7 +48,7 @@ def synthetic_scenes(
     things: Annotated[int, Field(ge=1, le=8)] = 4,
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.03,
 ) -> Dataset:
-    """Figures, animals and furniture in a room, with six tasks that have an answer per pixel."""
+    """Figures, animals and furniture in a room, with ten tasks that have an answer per pixel."""
     rng = np.random.default_rng(derive(seed, "synthetic_scenes"))
     parts = [
         _chunk(rng, min(_CHUNK, examples - first), size, things, noise)
@@ -48,6 +62,10 @@ def synthetic_scenes(
         "normals": Normals(),
         "depth": Depth(),
         "edges": Edges(),
+        "stuff": Segmentation(len(ROOM) + 1),
+        "panoptic": Panoptic(len(CLASSES), stuff=len(ROOM), sigma=size / 32),
+        "instances": Instances(1 + len(CLASSES) - len(ROOM), sigma=size / 32),
+        "keypoints": KeyPoints(_SIGMAS, MIRRORED, sigma=size / 48),
     }
     return Dataset(
         name="synthetic_scenes",
@@ -66,7 +84,10 @@ def _chunk(rng: np.random.Generator, count: int, size: int, things: int, noise: 
     turn = _turns(rng.uniform([-0.35, -0.12], [0.35, 0.2], (count, 2)))
     shapes, rows = _shapes(solids, count, turn)
     sight = look(shapes, torch.from_numpy(lower), torch.from_numpy(upper), turn, size)
-    labels = _labels(solids, rows, sight)
+    number = rows.gather(1, sight.solid.clamp(min=0).flatten(1)).view_as(sight.solid)
+    labels = _labels(solids, number, sight)
+    shown = torch.where(sight.solid < 0, -1, number)
+    labels["keypoints"] = figures(solids, turn, shown, things)
     image = _painted(rng, rows, sight, labels["segment"])
     grain = rng.standard_normal(image.shape, dtype=np.float32) * np.float32(noise)
     pixels = ((image + torch.from_numpy(grain)).clamp(0, 1) * 255).round().to(torch.uint8)
@@ -99,10 +120,9 @@ def _shapes(solids: Solids, count: int, turn: Tensor) -> tuple[Shapes, Tensor]:
     return Shapes((to_unit @ turn[scene])[numbers], offset[numbers], box[numbers], there), numbers
 
 
-def _labels(solids: Solids, rows: Tensor, sight: Sight) -> dict[str, Tensor]:
-    """The answers of all tasks."""
+def _labels(solids: Solids, number: Tensor, sight: Sight) -> dict[str, Tensor]:
+    """The answers for every pixel; `number` is that of the solid it shows, if it shows one."""
     room = sight.solid < 0
-    number = rows.gather(1, sight.solid.clamp(min=0).flatten(1)).view_as(sight.solid)
     side = torch.where(room, -1 - sight.solid, 0)
     kind, part, thing = (
         torch.from_numpy(column)[number] for column in (solids.kind, solids.part, solids.thing)
@@ -111,13 +131,18 @@ def _labels(solids: Solids, rows: Tensor, sight: Sight) -> dict[str, Tensor]:
     parts = torch.where((parts > 0).flatten(1).any(1)[:, None, None], parts, IGNORED)
     surface = torch.where(room, side, ROOM_SURFACES + thing)
     towards_us = sight.normal * torch.tensor([1.0, 1.0, -1.0])[:, None, None]
+    segment = torch.where(room, _ROOM_CLASS[side], kind)
+    thing_kind = segment - len(ROOM) + 1
     return {
-        "segment": torch.where(room, _ROOM_CLASS[side], kind).to(torch.uint8),
+        "segment": segment.to(torch.uint8),
         "parts": parts.to(torch.uint8),
         "saliency": (~room & (thing == _nearest(thing, room))).to(torch.uint8),
         "normals": towards_us.half(),
         "depth": sight.depth.half(),
         "edges": _borders(surface).to(torch.uint8),
+        "stuff": segment.clamp(max=len(ROOM)).to(torch.uint8),
+        "panoptic": (segment * NUMBERS + thing.where(~room, 0)).int(),
+        "instances": (thing_kind * NUMBERS + thing).where(~room, 0).int(),
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-THRESHOLDS = torch.arange(50, 100, 5, dtype=torch.float64) / 100
-"""0.50 to 0.95: from which similarity on something counts as found."""
-_RECALLS = torch.linspace(0, 1, 101, dtype=torch.float64)
+THRESHOLDS = torch.from_numpy(np.linspace(0.5, 0.95, 10))
+"""From which similarity on something counts as found."""
+_RECALLS = torch.from_numpy(np.linspace(0, 1, 101))
 
 
 class Detections:

@@ -27,13 +27,13 @@ class Overlaps:
     @property
     def unknown(self) -> Tensor:
         """By code found, the share of its pixels that nobody knows."""
-        return self.pixels[:, self.true == UNKNOWN].sum(1) / self.pixels.sum(1)
+        return self.pixels[:, self.true == UNKNOWN].sum(1).double() / self.pixels.sum(1)
 
     @property
     def iou(self) -> Tensor:
         """Shared pixels by those of either, whether or not these are known."""
         either = self.pixels.sum(1)[:, None] + self.pixels.sum(0) - self.pixels
-        return self.pixels / either
+        return self.pixels.double() / either
 
 
 def overlaps(found: Tensor, true: Tensor) -> Overlaps:
@@ -55,7 +55,7 @@ def panoptic_counts(found: Tensor, true: Tensor, classes: int) -> Tensor:
     rows, columns = pairs.found != UNKNOWN, pairs.true != UNKNOWN
     shared = pairs.pixels[rows][:, columns]
     known = pairs.pixels[:, columns].sum(1)[rows]
-    iou = shared / (known[:, None] + pairs.pixels.sum(0)[columns] - shared)
+    iou = shared.double() / (known[:, None] + pairs.pixels.sum(0)[columns] - shared)
     ours, theirs = pairs.found[rows] // NUMBERS, pairs.true[columns] // NUMBERS
     hits = (ours[:, None] == theirs) & (iou > 0.5)
     wrong = ~hits.any(1) & (pairs.unknown[rows] <= 0.5)
@@ -63,7 +63,7 @@ def panoptic_counts(found: Tensor, true: Tensor, classes: int) -> Tensor:
     def by_class(kinds: Tensor, values: Tensor) -> Tensor:
         return torch.zeros(classes, dtype=torch.float64).index_add(0, kinds, values.double())
 
-    right = by_class(theirs, (iou.double() * hits).sum(0)), by_class(theirs, hits.sum(0))
+    right = by_class(theirs, (iou * hits).sum(0)), by_class(theirs, hits.sum(0))
     return torch.stack([*right, by_class(ours, wrong), by_class(theirs, ~hits.any(0))])
 
 

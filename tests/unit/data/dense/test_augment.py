@@ -9,10 +9,27 @@ from torch.nn import functional as F
 from consort.data.dense.augment import Views, random_views, relit, seen, varied
 from consort.data.examples import Examples
 from consort.errors import UsageError
-from consort.tasks import Classification, Depth, Edges, Normals, Segmentation
+from consort.metrics.panoptic import NUMBERS, UNKNOWN
+from consort.tasks import (
+    Classification,
+    Depth,
+    Edges,
+    Instances,
+    KeyPoints,
+    Normals,
+    Panoptic,
+    Segmentation,
+)
 from consort.tasks.dense import IGNORED
+from consort.tasks.things import middles
 
 TASKS = {"segment": Segmentation(9), "normals": Normals(), "depth": Depth(), "edges": Edges()}
+THINGS = {
+    "segment": Segmentation(9),
+    "panoptic": Panoptic(9, stuff=3),
+    "instances": Instances(7),
+    "keypoints": KeyPoints((0.1,) * 3, (0, 2, 1)),
+}
 SIZE = 16
 
 
@@ -141,3 +158,115 @@ def test_every_call_varies_anew_and_the_generator_decides():
 @pytest.mark.parametrize("count", [0, 1, 65])
 def test_any_number_of_examples_can_be_varied(count):
     assert len(varied(some_examples(count), TASKS, torch.Generator())) == count
+
+
+def some_things(count=4, seed=0, height=SIZE, width=SIZE + 8):
+    """Blocks of classes as numbered things, and joints in the middles of some pixels.
+
+    Every pixel has a colour of its own, so that it can be recognised.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(9, (count, height // 4, width // 4), generator=generator)
+    numbers = torch.randint(1, 4, labels.shape, generator=generator)
+    labels, numbers = (
+        part.repeat_interleave(4, 1).repeat_interleave(4, 2) for part in (labels, numbers)
+    )
+    thing = labels >= 3
+    down = torch.randint(height, (count, 2, 3, 1), generator=generator)
+    right = torch.randint(width, (count, 2, 3, 1), generator=generator)
+    seen = torch.randint(3, (count, 2, 3, 1), generator=generator)
+    joints = torch.cat([right + 0.5, down + 0.5, seen, torch.full_like(seen, 40)], -1)
+    targets = {
+        "segment": labels.to(torch.uint8),
+        "panoptic": (labels * NUMBERS + numbers.where(thing, 0)).int(),
+        "instances": ((labels - 2) * NUMBERS + numbers).where(thing, 0).int(),
+        "keypoints": joints.where(seen > 0, 0.0),
+    }
+    places = torch.stack(torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij"))
+    colours = torch.cat([places, torch.zeros_like(places[:1])]).expand(count, -1, -1, -1)
+    return Examples(colours.float(), targets)
+
+
+def test_the_plain_view_changes_no_thing():
+    examples = some_things()
+    same = seen(examples, THINGS, views(count=4))
+    for name, target in examples.targets.items():
+        assert same.targets[name].dtype == target.dtype
+        torch.testing.assert_close(same.targets[name], target, atol=1e-5, rtol=0)
+
+
+@given(st.integers(0, 999))
+def test_things_move_with_their_classes_and_what_is_outside_is_ignored(seed):
+    drawn = random_views(4, torch.Generator().manual_seed(seed))
+    moved = seen(some_things(seed=seed), THINGS, drawn).targets
+    kinds, codes, things = (moved[name].long() for name in ("segment", "panoptic", "instances"))
+    outside = kinds == IGNORED
+    assert torch.equal(codes == UNKNOWN, outside)
+    assert torch.equal(things == UNKNOWN, outside)
+    assert torch.equal(codes // NUMBERS, kinds)
+    numbered = (kinds >= 3) & ~outside
+    assert torch.equal(codes % NUMBERS > 0, numbered)
+    assert torch.equal(things[~outside], torch.where(numbered, codes - 2000, 0)[~outside])
+
+
+@given(st.integers(0, 999))
+def test_to_see_and_then_to_learn_is_to_learn_and_then_to_see(seed):
+    """In a mirror, the middles of things are mirrored, and so is what is learnt of them."""
+    examples = some_things(seed=seed)
+    flipped = seen(examples, THINGS, views(mirrored=True, count=4))
+    width = examples.inputs.shape[-1]
+    codes, mirror = examples.targets["panoptic"], flipped.targets["panoptic"]
+    assert torch.equal(mirror, codes.flip(-1))
+    before, after = middles(codes, 9).flip(-1), middles(mirror, 9)
+    thing = (mirror % NUMBERS > 0)[:, None]
+    torch.testing.assert_close(after[:, :1].where(thing, 0), before[:, :1].where(thing, 0))
+    sideways = (width - 1 - before[:, 1:]).where(thing, 0)
+    torch.testing.assert_close(after[:, 1:].where(thing, 0), sideways)
+
+
+@given(st.integers(0, 999))
+def test_joints_stay_on_what_they_are_on(seed):
+    """The colour of a pixel is where it was: what a joint lies on in a view tells which it is."""
+    examples = some_things(seed=seed)
+    drawn = random_views(4, torch.Generator().manual_seed(seed))
+    moved = seen(examples, THINGS, drawn)
+    for image in range(4):
+        order = [0, 2, 1] if drawn.mirrored[image] else [0, 1, 2]
+        before = examples.targets["keypoints"][image, :, order]
+        after = moved.targets["keypoints"][image]
+        known = after[..., 2] > 0
+        assert torch.equal(after[known][:, 2], before[known][:, 2])
+        torch.testing.assert_close(
+            after[known][:, 3], before[known][:, 3] * drawn.scale[image] ** 2
+        )
+        assert float(after[~known].abs().sum()) == 0
+        for (x, y, *_), (old_x, old_y, *_) in zip(after[known], before[known], strict=True):
+            if moved.targets["segment"][image, int(y), int(x)] == IGNORED:
+                continue  # the middle of that pixel is outside
+            down, right = (moved.inputs[image, axis, int(y), int(x)] for axis in (0, 1))
+            reach = 0.5 / float(drawn.scale[image]) + 1e-3
+            assert float(down) + 0.5 == pytest.approx(float(old_y), abs=reach)
+            assert float(right) + 0.5 == pytest.approx(float(old_x), abs=reach)
+
+
+@given(st.integers(0, 999))
+def test_joints_are_lost_where_they_leave_the_picture_and_only_there(seed):
+    examples = some_things(seed=seed)
+    drawn = random_views(4, torch.Generator().manual_seed(seed))
+    after = seen(examples, THINGS, drawn).targets["keypoints"]
+    size = torch.tensor([examples.inputs.shape[-1], examples.inputs.shape[-2]])
+    places = 2 * examples.targets["keypoints"][..., :2] / size - 1
+    away = (places - drawn.centre[:, None, None]).abs()
+    inside = (away <= 1 / drawn.scale[:, None, None, None]).all(-1)
+    kept = (inside & (examples.targets["keypoints"][..., 2] > 0)).sum((1, 2))
+    assert torch.equal((after[..., 2] > 0).sum((1, 2)), kept)
+
+
+def test_joints_that_are_seen_twice_as_large_by_hand():
+    examples = some_things(1)
+    joints = torch.tensor([[[3.5, 9.5, 2.0, 40.0], [20.5, 9.5, 1.0, 40.0], [0.0, 0.0, 0.0, 0.0]]])
+    targets = examples.targets | {"keypoints": joints[None]}
+    near = views(scale=2.0, centre=(-0.5, 0.5), mirrored=True, count=1)
+    found = seen(Examples(examples.inputs, targets), THINGS, near).targets["keypoints"][0, 0]
+    # The left lower quarter of 24 by 16 pixels, mirrored: 12 - 3.5 and 9.5 - 8, twice.
+    assert found.tolist() == [[17.0, 3.0, 2.0, 160.0], [0, 0, 0, 0], [0, 0, 0, 0]]

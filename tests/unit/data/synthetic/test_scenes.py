@@ -2,14 +2,17 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from tests.helpers import assert_same
 from torch.nn import functional as F
 
-from consort.data.synthetic.furniture import CLASSES, PARTS
+from consort.data.synthetic.furniture import CLASSES, JOINTS, PARTS, ROOM, Solids
+from consort.data.synthetic.joints import HIDDEN, SEEN, figures
 from consort.data.synthetic.raycasting import Shapes, look, rays
 from consort.data.synthetic.scenes import synthetic_scenes
+from consort.metrics.panoptic import NUMBERS
 from consort.tasks.dense import IGNORED
 
 SIZE = 96
@@ -40,6 +43,10 @@ def test_every_task_has_targets_of_its_kind():
         "normals": (torch.float16, (24, 3, SIZE, SIZE)),
         "depth": (torch.float16, maps),
         "edges": (small, maps),
+        "stuff": (small, maps),
+        "panoptic": (torch.int32, maps),
+        "instances": (torch.int32, maps),
+        "keypoints": (torch.float32, (24, 4, len(JOINTS), 4)),
     }
     assert scenes().tasks.keys() == targets().keys()
     assert scenes().examples.inputs.shape == (24, 3, SIZE, SIZE)
@@ -98,6 +105,99 @@ def test_what_stands_out_is_one_thing_and_edges_go_around_it():
     across = salient[:, :, :-1] != salient[:, :, 1:]
     assert bool(edges[:, :, :-1][across].all())
     assert 0.02 < float(edges.float().mean()) < 0.2
+
+
+def test_stuff_is_the_room_and_all_else_is_one_class():
+    segment, stuff = targets()["segment"], targets()["stuff"]
+    assert torch.equal(stuff[segment < len(ROOM)], segment[segment < len(ROOM)])
+    assert bool((stuff[segment >= len(ROOM)] == len(ROOM)).all())
+
+
+def test_things_have_numbers_and_the_room_has_none():
+    segment, codes = targets()["segment"].long(), targets()["panoptic"].long()
+    assert torch.equal(codes // NUMBERS, segment)
+    things = segment >= len(ROOM)
+    assert torch.equal(codes % NUMBERS > 0, things)
+    assert int((codes % NUMBERS).max()) <= 4
+    instances = targets()["instances"].long()
+    assert torch.equal(instances, torch.where(things, codes - NUMBERS * (len(ROOM) - 1), 0))
+
+
+def test_edges_go_around_every_thing():
+    codes, edges = targets()["panoptic"], targets()["edges"].bool()
+    across = codes[:, :, :-1] != codes[:, :, 1:]
+    assert bool(edges[:, :, :-1][across].all())
+
+
+def test_joints_that_are_seen_lie_on_the_right_part_of_their_figure():
+    part_of = {"head": "head", "shoulder": "arms", "hand": "arms", "hip": "legs", "foot": "legs"}
+    counts = {SEEN: 0, HIDDEN: 0}
+    for image, joints in enumerate(targets()["keypoints"]):
+        for figure in joints:
+            for name, (x, y, seen, area) in zip(JOINTS, figure.tolist(), strict=True):
+                if not seen:
+                    assert (x, y, area) == (0, 0, 0)
+                    continue
+                counts[seen] += 1
+                assert 0 <= x < SIZE
+                assert 0 <= y < SIZE
+                if seen == SEEN:
+                    part = PARTS[int(targets()["parts"][image, int(y), int(x)])]
+                    assert part == part_of[name.split()[-1]]
+    assert min(counts.values()) > 10
+
+
+def test_every_figure_in_sight_has_its_area_and_left_is_left():
+    number = CLASSES.index("figure")
+    shown = 0
+    for codes, joints in zip(targets()["panoptic"], targets()["keypoints"], strict=True):
+        figures = codes[codes // NUMBERS == number]
+        areas = figures.unique(return_counts=True)[1].tolist()
+        found = [int(area) for area in joints[..., 3].amax(1) if area]
+        assert set(found) <= set(areas)
+        shown += len(found)
+        for left, right in zip(joints[:, 1], joints[:, 2], strict=True):
+            if left[2] and right[2]:
+                assert left[0] <= right[0]
+    assert shown > 5
+
+
+def test_joints_of_a_figure_are_where_geometry_says():
+    """One figure two ahead of us, of which only pieces 0, 2 and 3 have joints in sight."""
+    middle = np.zeros((6, 3), dtype=np.float32)
+    middle[:, 2], middle[2, 0], middle[3, 0], middle[4:, 1] = 2, 0.5, -0.5, -9
+    solids = Solids(
+        scene=np.zeros(6, dtype=np.int64),
+        thing=np.ones(6, dtype=np.int64),
+        kind=np.full(6, CLASSES.index("figure")),
+        part=np.array([1, 2, 3, 3, 4, 4]),
+        box=np.zeros(6, dtype=bool),
+        middle=middle,
+        half=np.full((6, 3), 0.5, dtype=np.float32),
+        turn=np.zeros(6, dtype=np.float32),
+    )
+    shown = torch.full((1, 60, 60), -1)
+    shown[0, 15:50, 30:] = 2
+    found = figures(solids, torch.eye(3)[None], shown, most=2)
+    # Half a metre at two metres is 0.25 of 0.75: a third of 30 pixels from the middle.
+    area = 35.0 * 30
+    assert found[0, 0, :3].tolist() == [
+        pytest.approx([30, 30, HIDDEN, area]),
+        pytest.approx([20, 21, HIDDEN, area]),
+        pytest.approx([40, 21, SEEN, area]),
+    ]
+    assert found[0, 0, 3:5, 2].tolist() == [HIDDEN, SEEN]
+    assert float(found[0, 0, 5:].abs().sum()) == float(found[0, 1].abs().sum()) == 0
+    nothing = figures(solids, torch.eye(3)[None], torch.full_like(shown, -1), most=2)
+    assert float(nothing.abs().sum()) == 0  # a figure that is not in sight
+
+
+def test_scenes_without_figures_have_no_joints():
+    dataset = synthetic_scenes(0, examples=40, size=32, things=1)
+    joints, segment = dataset.examples.targets["keypoints"], dataset.examples.targets["segment"]
+    without = ~(segment == CLASSES.index("figure")).flatten(1).any(1)
+    assert bool(without.any())
+    assert float(joints[without].abs().sum()) == 0
 
 
 def test_a_ball_is_where_geometry_says():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,11 @@ from consort.params import Params
 
 Place = tuple[str, tuple[int, ...]]
 """A tensor inside a decoder, whatever the task: its name there and its shape."""
+Decoder = tuple[str, str]
+"""A client and one of its tasks."""
+
+MOST = 24
+"""Decoders that are told apart; beyond so many, only their tasks are."""
 
 
 def cross_attention(rows: Tensor) -> Tensor:
@@ -25,10 +30,42 @@ def attention(rows: Tensor) -> Tensor:
     return torch.softmax(rows @ rows.T / math.sqrt(rows.shape[1]), dim=1)
 
 
-def attend(updates: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Params]:
+class Regard:
+    """How much every decoder took of every other, on average over its tensors."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[Decoder, Decoder], float] = defaultdict(float)
+        self._tensors: Counter[Decoder] = Counter()
+
+    def add(self, decoders: Sequence[Decoder], weights: Tensor) -> None:
+        """Takes in what tensors of these decoders attended to."""
+        self._tensors.update(decoders)
+        for one, row in zip(decoders, weights.tolist(), strict=True):
+            for other, weight in zip(decoders, row, strict=True):
+                self._sums[one, other] += weight
+
+    def shares(self) -> dict[str, float]:
+        """By `client/task → client/task`, with sum 1 for each on the left.
+
+        Of many decoders those with the same task count as one, so that no table grows large.
+        """
+        many = len(self._tensors) > MOST
+        names = {(c, task): task if many else f"{c}/{task}" for c, task in self._tensors}
+        alike = Counter(names.values())
+        shares: dict[str, float] = defaultdict(float)
+        for (one, other), total in self._sums.items():
+            share = total / self._tensors[one] / alike[names[one]]
+            shares[f"{names[one]} → {names[other]}"] += share
+        return dict(shares)
+
+
+def attend(
+    updates: Mapping[str, Mapping[str, Tensor]], regard: Regard | None = None
+) -> dict[str, Params]:
     """For every client, what its decoders see in the decoders of all clients and tasks.
 
     Tensors attend to those of the same name and shape in other decoders, `decoders.<task>.<name>`.
+    How much they do is added to `regard`.
     """
     alike: dict[Place, list[tuple[str, str]]] = defaultdict(list)
     for client, update in updates.items():
@@ -37,6 +74,9 @@ def attend(updates: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Params]:
     seen: dict[str, dict[str, Tensor]] = {client: {} for client in updates}
     for (_, shape), owners in alike.items():
         rows = torch.stack([updates[client][name].reshape(-1) for client, name in owners])
-        for (client, name), row in zip(owners, cross_attention(rows), strict=True):
+        weights = attention(rows)
+        for (client, name), row in zip(owners, weights @ rows, strict=True):
             seen[client][name] = row.reshape(shape)
+        if regard is not None:
+            regard.add([(client, name.split(".", 2)[1]) for client, name in owners], weights)
     return {client: Params(found) for client, found in seen.items()}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from consort.aggregation.combination import Update, combination, inner
 from consort.aggregation.conflict_averse import Rescale, conflict_averse_factors
-from consort.aggregation.cross_attention import attend
+from consort.aggregation.cross_attention import Regard, attend
 from consort.aggregation.min_norm import gram
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.local import LocalTraining
@@ -87,7 +87,8 @@ class FedHCA2(Algorithm[Server]):
             server, updates, dict(zip(encoders, slopes.tolist(), strict=True))
         )
         common = self.agreed(list(encoders.values()), products)
-        attended = attend({c: part(update, DECODERS) for c, update in updates.items()})
+        regard = Regard()
+        attended = attend({c: part(update, DECODERS) for c, update in updates.items()}, regard)
         models = {
             client: joined(
                 grouped(client, model, encoders, server.alike),
@@ -96,7 +97,7 @@ class FedHCA2(Algorithm[Server]):
             )
             for client, model in after.items()
         }
-        self.note(clients, weights)
+        self.note(clients, weights, regard)
         return Server(server.models | models, weights, speeds, common, attended, server.alike)
 
     def learnt(
@@ -127,11 +128,13 @@ class FedHCA2(Algorithm[Server]):
         factors = conflict_averse_factors(products[:count, :count], self.c, self.rescale)
         return combination(encoders, factors.tolist())
 
-    def note(self, clients: Clients, weights: Mapping[str, Weights]) -> None:
-        """Keeps the weights of this round's clients for pictures."""
+    def note(self, clients: Clients, weights: Mapping[str, Weights], regard: Regard) -> None:
+        """Keeps the weights of this round's clients, and who attended to whom, for pictures."""
         for name in sorted({p for client in clients.ids for p in weights[client]}):
             of_part = {c: cut(weights[c][name]) for c in clients.ids if name in weights[c]}
             clients.note("weight_of_others", of_part, part=name)
+        for pair, share in regard.shares().items():
+            clients.note("attention", share, part=pair)
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:

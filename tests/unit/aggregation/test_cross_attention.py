@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consort.aggregation.cross_attention import attend, attention, cross_attention
+from consort.aggregation.cross_attention import MOST, Regard, attend, attention, cross_attention
 from consort.params import Params
 
 GOLDEN = torch.tensor([[0.5, -0.2], [0.1, 0.4], [-0.3, 0.3]])
@@ -79,3 +79,52 @@ def test_small_updates_make_attention_even(scale):
     torch.testing.assert_close(
         attention(GOLDEN * scale), torch.full((3, 3), 1 / 3), atol=scale, rtol=0
     )
+
+
+def regarded(updates):
+    regard = Regard()
+    attend(updates, regard)
+    return regard.shares()
+
+
+def test_who_attends_to_whom_is_the_mean_over_tensors():
+    biases = torch.tensor([[1.0], [0.0]])
+    updates = {
+        c: Params({"decoders.seg.a.weight": GOLDEN[i : i + 1], "decoders.seg.a.bias": biases[i]})
+        for i, c in enumerate(("c0", "c1"))
+    }
+    expected = (attention(GOLDEN[:2]) + attention(biases)) / 2
+    shares = regarded(updates)
+    assert list(shares) == [f"c{i}/seg → c{j}/seg" for i in (0, 1) for j in (0, 1)]
+    torch.testing.assert_close(torch.tensor(list(shares.values())), expected.flatten())
+
+
+def test_who_shares_only_some_tensors_attends_the_less():
+    """What a decoder has alone attends to itself, so its shares still have the sum 1."""
+    updates = {
+        "c0": Params({"decoders.seg.a": torch.zeros(2), "decoders.seg.b": torch.zeros(3)}),
+        "c1": Params({"decoders.depth.a": torch.zeros(2)}),
+    }
+    assert regarded(updates) == {
+        "c0/seg → c0/seg": 0.75,
+        "c0/seg → c1/depth": 0.25,
+        "c1/depth → c0/seg": 0.5,
+        "c1/depth → c1/depth": 0.5,
+    }
+
+
+def test_of_many_decoders_only_tasks_are_told_apart():
+    many = {
+        f"c{i}": Params({f"decoders.{'seg' if i % 4 else 'depth'}.a": torch.zeros(2)})
+        for i in range(MOST + 4)
+    }
+    shares = regarded(many)
+    assert shares == pytest.approx(
+        {"depth → depth": 0.25, "depth → seg": 0.75, "seg → depth": 0.25, "seg → seg": 0.75}
+    )
+
+
+def test_looking_changes_nothing():
+    updates = {"c0": {"decoders.seg.a": GOLDEN[0]}, "c1": {"decoders.seg.a": GOLDEN[1]}}
+    for seen, watched in zip(attend(updates).values(), attend(updates, Regard()).values()):
+        assert torch.equal(seen["decoders.seg.a"], watched["decoders.seg.a"])

@@ -59,7 +59,11 @@ def _description(
     for seat in seats.values():
         tasks |= seat.tasks
     measured = {
-        name: {"metric": task.metric, "higher_is_better": task.higher_is_better}
+        name: {
+            "kind": type(task).__name__,
+            "metric": task.metric,
+            "higher_is_better": task.higher_is_better,
+        }
         for name, task in tasks.items()
     }
     if recipe.verification:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import TypeAlias
 
 from consort.metrics.delta_m import delta_m
 from consort.results import Result
@@ -14,14 +15,23 @@ DELTA_M = "delta_m"
 ALONE = "LocalOnly"
 
 
+Scored: TypeAlias = Callable[[Result], Mapping[tuple[str, str], float]]
+"""Scores of a run by group and task, or by client and task."""
+
+
 def gains(results: Sequence[Result]) -> dict[tuple[str, int], float]:
     """Δm in percent by algorithm and seed, where a run of `local_only` with that seed is there."""
-    alone = {result.seed: result for result in results if result.about.get("kind") == ALONE}
+    alone = alone_by_seed(results)
     return {
         (result.algorithm, result.seed): gain_over(result, alone[result.seed])
         for result in results
         if result.seed in alone
     }
+
+
+def alone_by_seed(results: Sequence[Result]) -> dict[int, Result]:
+    """The runs in which everybody trains alone."""
+    return {result.seed: result for result in results if result.about.get("kind") == ALONE}
 
 
 def gain_over(result: Result, alone: Result) -> float:
@@ -32,7 +42,7 @@ def gain_over(result: Result, alone: Result) -> float:
     )
     if not usable or not all(theirs.values()):
         return math.nan
-    higher = {key: bool(result.tasks[key[1]]["higher_is_better"]) for key in ours}
+    higher = {key: _higher(result, key[1]) for key in ours}
     names = {key: "/".join(key) for key in ours}
     return delta_m(
         {names[key]: value for key, value in ours.items()},
@@ -44,7 +54,30 @@ def gain_over(result: Result, alone: Result) -> float:
 def scores(result: Result) -> dict[tuple[str, str], float]:
     """By group and task: the mean over the group's clients, on test data in the last round."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for task in result.tasks:
-        for client, value in result.clients_at(result.last_round, task).items():
-            values[str(result.clients[client]["group"]), task].append(value)
+    for (client, task), value in client_scores(result).items():
+        values[str(result.clients[client]["group"]), task].append(value)
     return {key: fmean(found) for key, found in sorted(values.items())}
+
+
+def client_scores(result: Result) -> dict[tuple[str, str], float]:
+    """By client and task: on test data in the last round."""
+    return {
+        (client, task): value
+        for task in result.tasks
+        for client, value in result.clients_at(result.last_round, task).items()
+    }
+
+
+def gains_apart(result: Result, alone: Result, scored: Scored) -> dict[tuple[str, str], float]:
+    """What Δm is the mean of, in percent; without those whose score is missing or was zero."""
+    ours, theirs = scored(result), scored(alone)
+    return {
+        key: delta_m({task: ours[key]}, {task: theirs[key]}, {task: _higher(result, task)})
+        for key in ours
+        for task in key[1:]
+        if theirs.get(key) and math.isfinite(ours[key]) and math.isfinite(theirs[key])
+    }
+
+
+def _higher(result: Result, task: str) -> bool:
+    return bool(result.tasks[task]["higher_is_better"])

@@ -17,6 +17,11 @@ def scale(images: Tensor) -> Tensor:
     return images.to(torch.float32).div_(127.5).sub_(1)
 
 
+def unscale(inputs: Tensor) -> Tensor:
+    """What `scale` made, as values from 0 to 1."""
+    return (inputs + 1) / 2
+
+
 def labelled_images(
     name: str,
     images: NDArray[np.uint8],

@@ -58,13 +58,19 @@ def _pair(original: Tensor, found: Tensor, how: Similarity) -> Html:
     )
 
 
-def picture(pixels: Tensor, name: str) -> Html:
-    """An image (channels, height, width) with values from 0 to 1; grey unless it has three."""
+def picture(pixels: Tensor, name: str, most: int | None = None) -> Html:
+    """An image (channels, height, width) with values from 0 to 1; grey unless it has three.
+
+    With at `most` so many colours it is smaller.
+    """
     from PIL import Image
 
     colours = pixels if len(pixels) == 3 else pixels.mean(0, keepdim=True)
     data = (colours.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy()
+    image = Image.fromarray(data if data.shape[2] == 3 else data[:, :, 0])
+    if most and image.getcolors(most) is None:
+        image = image.quantize(most)
     file = io.BytesIO()
-    Image.fromarray(data if data.shape[2] == 3 else data[:, :, 0]).save(file, "PNG")
+    image.save(file, "PNG", optimize=True)
     source = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
     return tag("img", src=source, alt=name)

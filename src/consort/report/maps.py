@@ -119,13 +119,13 @@ def part_map(noted: Notes, round_: int, clients: Sequence[str], what: str, x: st
     return matrix(trace, x, len(clients))
 
 
-def thinned(rounds: Iterable[int]) -> list[int]:
+def thinned(rounds: Iterable[int], most: int = _MANY_ROUNDS) -> list[int]:
     """All rounds, or as many as a picture can show, from the first to the last."""
     every = sorted(rounds)
-    if len(every) <= _MANY_ROUNDS:
+    if len(every) <= most:
         return every
-    last, steps = len(every) - 1, _MANY_ROUNDS - 1
-    return [every[step * last // steps] for step in range(_MANY_ROUNDS)]
+    last, steps = len(every) - 1, most - 1
+    return [every[step * last // steps] for step in range(most)]
 
 
 def cells(columns: Sequence[object], clients: Sequence[str]) -> Trace:

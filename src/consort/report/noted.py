@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from consort.measurements import Notes
 from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
+from consort.report.attention import ATTENTION, TAKEN_OF_OTHERS, attention_pictures
 from consort.report.curves import over_seeds
 from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
 from consort.report.heads import TAKEN, WEIGHT, WEIGHT_NOTE, WEIGHT_TITLE, head_pictures
@@ -37,10 +38,15 @@ def _use_of_models(run: Result) -> tuple[str, list[Html]]:
     return str(assignment), pictures
 
 
+def taken_from_others(study: Study) -> Html:
+    """Who attends to whom and how much clients take from others, for every run that noted it."""
+    return _by_run(study, attention_pictures)
+
+
 def other_notes(study: Study) -> Html:
     """Curves of what was noted once a round, and maps of what was noted per client."""
     names = sorted({name for run in study.runs for name in run.noted})
-    drawn = ((name, noted_curves(study, name)) for name in names if name != TAKEN)
+    drawn = ((name, noted_curves(study, name)) for name in names if name not in (TAKEN, ATTENTION))
     several = any(len(runs) > 1 for runs in study.groups.values())
     note = "Lines are means over seeds; the area is one standard deviation." if several else ""
     pictures = [
@@ -54,7 +60,12 @@ def other_notes(study: Study) -> Html:
 
 
 def _other_maps(run: Result) -> tuple[str, list[Html]]:
-    elsewhere = [WEIGHT, TAKEN, *((CHOSEN, *_WEIGHTS) if Assignment.of(run) else ())]
+    elsewhere = [
+        WEIGHT,
+        TAKEN,
+        TAKEN_OF_OTHERS,
+        *((CHOSEN, *_WEIGHTS) if Assignment.of(run) else ()),
+    ]
     maps = {name: _maps(run, name) for name in run.noted if name not in elsewhere}
     heads = list(head_pictures(run))
     named = [words(name) for name, pictures in maps.items() if pictures]

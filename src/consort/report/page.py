@@ -20,9 +20,11 @@ from consort.report.costs import (
 )
 from consort.report.curves import band_meaning, client_spread, curves
 from consort.report.document import write_page
+from consort.report.examples import examples
+from consort.report.gain import gain
 from consort.report.headline import headline, headline_tiles
 from consort.report.html import Content, Html, details, grid, join, plot, properties, tag
-from consort.report.noted import model_use, other_notes
+from consort.report.noted import model_use, other_notes, taken_from_others
 from consort.report.numbers import words
 from consort.report.strip import client_strip, strip_meaning
 from consort.report.study import Study
@@ -51,10 +53,13 @@ def write_report(
         "Summary": _summary(study, published),
         "Claims": _claims(verdicts),
         "Tasks": task_table(study),
+        "Gain over training alone": gain(study),
+        "Pictures": examples(study),
         "Verification": verification(study),
         "Curves": _curves(study),
         "Clients": _clients(study),
         "Who uses which model": model_use(study),
+        "What is taken from others": taken_from_others(study),
         "Noted by the algorithm": other_notes(study),
         "Traffic": _traffic(study),
         "Time": _time(study),

@@ -126,5 +126,6 @@ def test_of_many_decoders_only_tasks_are_told_apart():
 
 def test_looking_changes_nothing():
     updates = {"c0": {"decoders.seg.a": GOLDEN[0]}, "c1": {"decoders.seg.a": GOLDEN[1]}}
-    for seen, watched in zip(attend(updates).values(), attend(updates, Regard()).values()):
-        assert torch.equal(seen["decoders.seg.a"], watched["decoders.seg.a"])
+    seen, watched = attend(updates), attend(updates, Regard())
+    for client in updates:
+        assert torch.equal(seen[client]["decoders.seg.a"], watched[client]["decoders.seg.a"])

@@ -1,0 +1,122 @@
+"""What clients take from each other: who attends to whom, and how much of it is added."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+
+from consort.measurements import Notes
+from consort.report.drawing import Trace, matrix
+from consort.report.html import Figure, Html, label, plot
+from consort.report.maps import Rounds, cells, client_map, numbers_of, part_map, thinned
+from consort.report.numbers import natural
+from consort.results import Result
+
+ATTENTION, TAKEN_OF_OTHERS = "attention", "weight_of_others"
+ARROW = " → "
+"""Between the two in the part of a note of attention."""
+
+_MANY_NUMBERS = 12
+_STEPS = 25
+"""Rounds that the slider stops at."""
+
+
+def attention_pictures(run: Result) -> tuple[str, list[Html]]:
+    """A title for the pictures, and the pictures of one run."""
+    shares, weights = run.notes(ATTENTION), run.notes(TAKEN_OF_OTHERS)
+    pictures = [*_of_attention(shares), *_of_weights(weights)]
+    named = [("who attends to whom", shares), ("learnt weights", weights)]
+    return " and ".join(name for name, notes in named if notes), pictures
+
+
+def _of_attention(shares: Notes) -> Iterator[Html]:
+    if not shares:
+        return
+    rounds = thinned({r for of_pair in shares.values() for r in of_pair})
+    everybody = names_in(shares)
+    even = f"If all counted alike, everybody would get {1 / len(everybody):.3f}."
+    note = f"A row is the one that attends, and has the sum 1. {even} The slider goes back in time."
+    yield plot("Who attends to whom", attention_map(shares, everybody, rounds), note)
+    of_others = taken_from_others(shares, everybody)
+    if len(of_others) > 1:
+        picture = client_map(of_others, everybody, "share of others", 1.0)
+        yield plot("Attention to others", picture, "What everybody attends to but itself.")
+
+
+def names_in(shares: Notes) -> list[str]:
+    """Everybody who attends or is attended to."""
+    return sorted({name for pair in shares for name in pair.split(ARROW)}, key=natural)
+
+
+def attention_map(shares: Notes, names: Sequence[str], rounds: Sequence[int]) -> Figure:
+    """Who attends (down) to whom (across) in the last round, with a slider over rounds."""
+    steps = thinned(rounds, _STEPS)
+    tables = {r: _table(shares, names, r) for r in steps}
+    trace: Trace = cells(list(map(label, names)), names)
+    trace |= numbers_of(tables[steps[-1]], "%{y} attends to %{x}:")
+    known = [v for of_round in tables.values() for row in of_round for v in row if math.isfinite(v)]
+    trace["zmax"] = max(known)
+    if len(names) <= _MANY_NUMBERS:
+        trace["texttemplate"] = "%{z:.3f}"
+    drawn = dict(matrix(trace, "", len(names), tickangle=-40))
+    if len(steps) > 1:
+        drawn["layout"] |= {"sliders": [_slider(tables)], "height": drawn["layout"]["height"] + 150}
+    return drawn
+
+
+def _table(shares: Notes, names: Sequence[str], round_: int) -> list[list[float]]:
+    def share(one: str, other: str) -> float:
+        return shares.get(f"{one}{ARROW}{other}", {}).get(round_, {}).get("", math.nan)
+
+    return [[share(one, other) for other in names] for one in names]
+
+
+def _slider(tables: Mapping[int, Sequence[Sequence[float]]]) -> Trace:
+    steps = [
+        {"label": str(r), "method": "restyle", "args": [{"z": [of_round]}]}
+        for r, of_round in tables.items()
+    ]
+    current = {"prefix": "round ", "xanchor": "right"}
+    return {"active": len(steps) - 1, "steps": steps, "currentvalue": current, "pad": {"t": 70}}
+
+
+def taken_from_others(shares: Notes, names: Sequence[str]) -> Rounds:
+    """By round and name, the share of attention that goes to anybody else."""
+    own = {name: shares.get(f"{name}{ARROW}{name}", {}) for name in names}
+    rounds = sorted({r for of_pair in shares.values() for r in of_pair})
+    return {r: {name: 1 - own[name][r][""] for name in names if r in own[name]} for r in rounds}
+
+
+def _of_weights(weights: Notes) -> Iterator[Html]:
+    """The encoder over the rounds, the decoders over the rounds, and every layer at the end."""
+    clients = sorted(
+        {c for rounds in weights.values() for values in rounds.values() for c in values},
+        key=natural,
+    )
+    for title, parts in _kinds(weights).items():
+        if parts:
+            picture = client_map(_means(parts), clients, "weight of others")
+            yield plot(f"Weight of others, {title}", picture)
+    layers = {part.removeprefix("decoders."): of_part for part, of_part in weights.items()}
+    if len(layers) > 1:
+        last = max(r for rounds in layers.values() for r in rounds)
+        picture = part_map(layers, last, clients, "weight of others")
+        yield plot(f"Weight of others in round {last}", picture)
+
+
+def _kinds(weights: Notes) -> dict[str, Notes]:
+    encoder = {part: of_part for part, of_part in weights.items() if part == "encoder"}
+    others = {part: of_part for part, of_part in weights.items() if part != "encoder"}
+    return {"encoder": encoder, "decoders (mean over layers)": others}
+
+
+def _means(parts: Notes) -> Rounds:
+    found: dict[int, dict[str, list[float]]] = {}
+    for rounds in parts.values():
+        for round_, values in rounds.items():
+            for client, value in values.items():
+                found.setdefault(round_, {}).setdefault(client, []).append(value)
+    return {
+        r: {c: fmean(values) for c, values in of_round.items()} for r, of_round in found.items()
+    }

@@ -1,0 +1,76 @@
+"""Test images with the truth and what every compared method makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from consort.data.pixels import unscale
+from consort.report.answers import Answered, alike, answers, pictured
+from consort.report.gallery import picture
+from consort.report.html import Html, join, tag
+from consort.report.looks import LOOKS
+from consort.report.numbers import score, words
+from consort.report.study import Study
+
+_LONGEST = 160
+"""Pixels of a side; of larger pictures only some pixels are drawn."""
+_COLOURS = 96
+"""Colours of a picture, so that the page stays small."""
+
+_NOTE = (
+    "The first test images of one client of each group, and what its model of the last round makes "
+    "of them. Classes have the same colour everywhere; normals are drawn by direction, depths from "
+    "near (yellow) to far (violet), edges and what stands out by how sure the model is. Where "
+    "nobody knows the truth it is lilac."
+)
+
+
+def examples(study: Study) -> Html:
+    """One block for every task of every client that is shown."""
+    given = answers(study)
+    blocks = [
+        _block(study, client, task, answered)
+        for client, answered in given.found.items()
+        if answered
+        for task in pictured(study.first, client)
+    ]
+    why = [
+        tag("p", f"No pictures of {algorithm}: {reason}.", class_="note")
+        for algorithm, reason in given.missing.items()
+    ]
+    return join([*([tag("p", _NOTE, class_="note")] if blocks else []), *why, *blocks])
+
+
+def _block(study: Study, client: str, task: str, answered: Mapping[str, Answered]) -> Html:
+    columns = (
+        _column(name, value, pixels, f"{task}, {name}")
+        for name, value, pixels in _pictures(study, client, task, answered)
+    )
+    title = f"{task}, {client}"
+    return tag("figure", tag("h3", title), tag("div", *columns, class_="answers"))
+
+
+def _pictures(
+    study: Study, client: str, task: str, answered: Mapping[str, Answered]
+) -> Iterator[tuple[str, str, Tensor]]:
+    about, runs = study.tasks[task], alike(study)
+    look, test = LOOKS[about["kind"]], next(iter(answered.values())).test
+    truth = test.targets[task]
+    yield "input", "", unscale(test.inputs)
+    yield "truth", "", look.truth(truth)
+    for algorithm, found in answered.items():
+        run = runs[algorithm]
+        value = run.clients_at(run.last_round, task).get(client)
+        told = "" if value is None else f"{words(about['metric'])} {score(value).text}"
+        yield algorithm, told, look.answer(found.outputs[task], truth)
+
+
+def _column(name: str, value: str, pixels: Tensor, alt: str) -> Html:
+    step = -(-max(pixels.shape[-2:]) // _LONGEST)
+    images = (
+        picture(image, f"{alt}, image {place}", _COLOURS)
+        for place, image in enumerate(pixels[:, :, ::step, ::step], start=1)
+    )
+    return tag("figure", tag("figcaption", name, tag("span", value)), *images)

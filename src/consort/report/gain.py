@@ -1,0 +1,198 @@
+"""What federation brings: Δm against training alone, how sure that is, and for whom it is what."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TypeAlias
+
+from consort.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
+from consort.report.drawing import GREY, MANY_CLIENTS, Trace, figure, height_of, matrix
+from consort.report.html import Cell, Columns, Figure, Html, details, grid, join, label, plot, table
+from consort.report.maps import cells
+from consort.report.numbers import UNKNOWN, natural, words
+from consort.report.study import Study
+from consort.results import Result
+from consort.statistics import confidence_interval
+
+Whose: TypeAlias = tuple[str, str]
+"""A client, or a group of clients, and a task."""
+
+_WORSE, _SAME, _BETTER = "#d9485f", "rgba(138,148,166,0.12)", "#2f9e77"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Gains in percent, one for every seed."""
+
+    values: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return fmean(self.values) if self.values else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's 95 % interval; the whole line for one seed."""
+        return confidence_interval(self.values)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether there is an interval to speak of."""
+        return all(map(math.isfinite, (self.mean, *self.interval)))
+
+    @property
+    def cell(self) -> Cell:
+        """The mean and its interval."""
+        if math.isnan(self.mean):
+            return Cell(UNKNOWN)
+        return Cell(f"{self.mean:+.2f} {self.interval_text}".rstrip(), self.mean)
+
+    @property
+    def interval_text(self) -> str:
+        """The interval, if there is one."""
+        return "[{:+.2f}, {:+.2f}]".format(*self.interval) if self.is_sure else ""
+
+
+@dataclass(frozen=True)
+class _Line:
+    algorithm: str
+    whole: Gain
+    """Δm."""
+    apart: dict[Whose, Gain]
+    """What it is made of."""
+
+
+def gain(study: Study) -> Html:
+    """Nothing, unless something is compared with runs in which everybody trains alone."""
+    alone = alone_by_seed(study.runs)
+    by_client = len(client_scores(study.first)) <= MANY_CLIENTS
+    lines = [
+        _line(algorithm, [(run, alone[run.seed]) for run in runs if run.seed in alone], by_client)
+        for algorithm, runs in study.groups.items()
+        if not any(run in alone.values() for run in runs)
+    ]
+    lines = [line for line in lines if line.whole.values]
+    if not lines:
+        return Html("")
+    rows = sorted({key for line in lines for key in line.apart}, key=_order)
+    who = "clients" if by_client else "groups"
+    pictures = grid(
+        plot("Δm", _forest(study, lines), "Dots are means over seeds, lines 95 % intervals."),
+        plot(f"Tasks of {who}", _map(lines, rows), "Percent, the mean over seeds."),
+    )
+    apart = details(f"Every task of all {who}", _apart(study, lines, rows, by_client))
+    return join([_whole(lines, next(iter(alone.values())).algorithm), pictures, apart])
+
+
+def _line(algorithm: str, pairs: Sequence[tuple[Result, Result]], by_client: bool) -> _Line:
+    apart: dict[Whose, list[float]] = defaultdict(list)
+    for run, alone in pairs:
+        for key, value in gains_apart(run, alone, client_scores if by_client else scores).items():
+            apart[key].append(value)
+    whole = Gain([gain_over(*pair) for pair in pairs])
+    return _Line(algorithm, whole, {key: Gain(values) for key, values in apart.items()})
+
+
+def _order(whose: Whose) -> tuple[list[tuple[int, int, str]], str]:
+    return natural(whose[0]), whose[1]
+
+
+def _whole(lines: Sequence[_Line], alone: str) -> Html:
+    best = max((line.whole.mean for line in lines if line.whole.mean == line.whole.mean), default=0)
+    columns: Columns[_Line] = {
+        "Algorithm": lambda line: line.algorithm,
+        "Δm, percent": lambda line: Cell(
+            UNKNOWN if math.isnan(line.whole.mean) else f"{line.whole.mean:+.2f}",
+            line.whole.mean,
+            len(lines) > 1 and line.whole.mean == best,
+        ),
+        "95 % interval": lambda line: line.whole.interval_text or UNKNOWN,
+        "Seeds": lambda line: Cell(str(len(line.whole.values)), len(line.whole.values)),
+        "Tasks that lose": _losing,
+        "Tasks that lose for sure": _surely_losing,
+        "Worst task": _worst,
+    }
+    note = (
+        "Δm is the mean over the tasks of all groups of clients of how much better, relative to "
+        f"{alone} with the same seed, test values are in the last round. Intervals are Student's "
+        "over seeds; one seed has none."
+    )
+    return table(lines, columns, note)
+
+
+def _losing(line: _Line) -> Cell:
+    return _count(line, lambda gain: gain.mean < 0)
+
+
+def _surely_losing(line: _Line) -> Cell:
+    return _count(line, lambda gain: gain.is_sure and gain.interval[1] < 0)
+
+
+def _count(line: _Line, told: Callable[[Gain], bool]) -> Cell:
+    number = sum(map(told, line.apart.values()))
+    return Cell(f"{number} of {len(line.apart)}", number)
+
+
+def _worst(line: _Line) -> str:
+    if not line.apart:
+        return UNKNOWN
+    whose = min(line.apart, key=lambda key: line.apart[key].mean)
+    return f"{' '.join(whose)} {line.apart[whose].mean:+.1f}"
+
+
+def _forest(study: Study, lines: Sequence[_Line]) -> Figure:
+    """A dot for every algorithm with its interval as a line."""
+    sure = [line.whole.interval[1] - line.whole.mean if line.whole.is_sure else 0 for line in lines]
+    trace: Trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [line.whole.mean for line in lines],
+        "y": [label(line.algorithm) for line in lines],
+        "error_x": {"type": "data", "array": sure, "color": GREY, "thickness": 1.5},
+        "marker": {"size": 9, "color": [study.colours[line.algorithm] for line in lines]},
+        "hovertemplate": "%{y}: %{x:+.2f}<extra></extra>",
+    }
+    names = {"type": "category", "autorange": "reversed"}
+    ground = {"zeroline": True, "zerolinewidth": 2, "zerolinecolor": GREY}
+    height = height_of(2 * len(lines))
+    return figure([trace], "Δm in percent", "", height, xaxis=ground, yaxis=names)
+
+
+def _map(lines: Sequence[_Line], rows: Sequence[Whose]) -> Figure:
+    """Algorithms side by side, green where a task gains and red where it loses."""
+    values = [
+        [line.apart[row].mean if row in line.apart else math.nan for line in lines] for row in rows
+    ]
+    most = max((abs(v) for row in values for v in row if math.isfinite(v)), default=0.0) or 1.0
+    columns = [label(line.algorithm) for line in lines]
+    trace = cells(columns, [" ".join(row) for row in rows]) | {
+        "z": values,
+        "zmin": -most,
+        "zmax": most,
+        "colorscale": [(0, _WORSE), (0.5, _SAME), (1, _BETTER)],
+        "colorbar": {"thickness": 10, "outlinewidth": 0},
+        "texttemplate": "%{z:+.1f}",
+        "hovertemplate": "%{y}, %{x}: %{z:+.2f}<extra></extra>",
+    }
+    return matrix(trace, "", len(rows))
+
+
+def _apart(study: Study, lines: Sequence[_Line], rows: Sequence[Whose], by_client: bool) -> Html:
+    columns: dict[str, Callable[[Whose], Cell | str]] = {
+        "Client" if by_client else "Group": lambda row: row[0],
+        "Task": lambda row: row[1],
+        "Metric": lambda row: words(study.tasks[row[1]]["metric"]),
+    }
+    for line in lines:
+        columns[line.algorithm] = partial(_gain_of, line)
+    return table(rows, columns, "Relative gain in percent, with its 95 % interval over seeds.")
+
+
+def _gain_of(line: _Line, row: Whose) -> Cell:
+    return line.apart[row].cell if row in line.apart else Cell(UNKNOWN)

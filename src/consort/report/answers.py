@@ -12,6 +12,7 @@ from torch import Tensor
 
 from consort.data.examples import Examples, Splits
 from consort.errors import ConsortError, Failure
+from consort.gains import ALONE
 from consort.report.looks import LOOKS
 from consort.report.numbers import natural
 from consort.report.study import Study
@@ -59,14 +60,15 @@ def subjects(run: Result) -> list[str]:
 
 
 def alike(study: Study) -> dict[str, Result]:
-    """Of every algorithm the run that has the same test images as the first run."""
+    """Of every algorithm the run with the test images of the first run; training alone leads."""
     wanted = study.first.about["partition"], study.first.seed
-    return {
+    found = {
         algorithm: run
         for algorithm, runs in study.groups.items()
         for run in runs
         if (run.about["partition"], run.seed) == wanted
     }
+    return dict(sorted(found.items(), key=lambda item: item[1].about["kind"] != ALONE))
 
 
 def answers(study: Study) -> Answers:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
+from typing import TypeAlias
 
 from consort.measurements import Notes
-from consort.report.drawing import Trace, matrix
+from consort.report.drawing import EVEN, LESS, MORE, Trace, height_of, matrix
 from consort.report.html import Figure, Html, label, plot
 from consort.report.maps import Rounds, cells, client_map, numbers_of, part_map, thinned
 from consort.report.numbers import natural
 from consort.results import Result
+
+Table: TypeAlias = list[list[float]]
 
 ATTENTION, TAKEN_OF_OTHERS = "attention", "weight_of_others"
 ARROW = " → "
 """Between the two in the part of a note of attention."""
 
 _MANY_NUMBERS = 12
+_PALE = 0.1
+"""By so much of an even share, shares differ visibly."""
 _STEPS = 25
 """Rounds that the slider stops at."""
 
@@ -35,9 +40,12 @@ def _of_attention(shares: Notes) -> Iterator[Html]:
         return
     rounds = thinned({r for of_pair in shares.values() for r in of_pair})
     everybody = names_in(shares)
-    even = f"If all counted alike, everybody would get {1 / len(everybody):.3f}."
-    note = f"A row is the one that attends, and has the sum 1. {even} The slider goes back in time."
-    yield plot("Who attends to whom", attention_map(shares, everybody, rounds), note)
+    note = (
+        "A row is the one that attends, and has the sum 1. If all counted alike, everybody would "
+        f"get {1 / len(everybody):.3f}: green is more than that, red is less."
+    )
+    picture = attention_map(shares, everybody, rounds)
+    yield plot("Who attends to whom", picture, note, wide=True)
     of_others = taken_from_others(shares, everybody)
     if len(of_others) > 1:
         picture = client_map(of_others, everybody, "share of others", 1.0)
@@ -53,32 +61,42 @@ def attention_map(shares: Notes, names: Sequence[str], rounds: Sequence[int]) ->
     """Who attends (down) to whom (across) in the last round, with a slider over rounds."""
     steps = thinned(rounds, _STEPS)
     tables = {r: _table(shares, names, r) for r in steps}
-    trace: Trace = cells(list(map(label, names)), names)
-    trace |= numbers_of(tables[steps[-1]], "%{y} attends to %{x}:")
-    known = [v for of_round in tables.values() for row in of_round for v in row if math.isfinite(v)]
-    trace["zmax"] = max(known)
+    columns = [label(name).replace("/", "/<br>") for name in names]
+    trace: Trace = cells(columns, names)
+    trace |= numbers_of(tables[steps[-1]], "%{y} attends to %{x}:") | _around_even(tables, names)
     if len(names) <= _MANY_NUMBERS:
         trace["texttemplate"] = "%{z:.3f}"
-    drawn = dict(matrix(trace, "", len(names), tickangle=-40))
+    drawn = dict(matrix(trace, "", len(names), side="top"))
+    drawn["layout"]["height"] = height_of(2 * len(names))
     if len(steps) > 1:
-        drawn["layout"] |= {"sliders": [_slider(tables)], "height": drawn["layout"]["height"] + 150}
+        drawn["layout"] |= {"sliders": [_slider(tables)]}
+        drawn["layout"]["height"] += 60
     return drawn
 
 
-def _table(shares: Notes, names: Sequence[str], round_: int) -> list[list[float]]:
+def _around_even(tables: Mapping[int, Table], names: Sequence[str]) -> Trace:
+    """Colours that stay pale as long as nobody is preferred."""
+    even = 1 / len(names)
+    known = [v for table in tables.values() for row in table for v in row if math.isfinite(v)]
+    most = max([_PALE * even, *(abs(value - even) for value in known)])
+    colours = [(0, LESS), (0.5, EVEN), (1, MORE)]
+    return {"zmin": even - most, "zmax": even + most, "colorscale": colours}
+
+
+def _table(shares: Notes, names: Sequence[str], round_: int) -> Table:
     def share(one: str, other: str) -> float:
         return shares.get(f"{one}{ARROW}{other}", {}).get(round_, {}).get("", math.nan)
 
     return [[share(one, other) for other in names] for one in names]
 
 
-def _slider(tables: Mapping[int, Sequence[Sequence[float]]]) -> Trace:
+def _slider(tables: Mapping[int, Table]) -> Trace:
     steps = [
         {"label": str(r), "method": "restyle", "args": [{"z": [of_round]}]}
         for r, of_round in tables.items()
     ]
     current = {"prefix": "round ", "xanchor": "right"}
-    return {"active": len(steps) - 1, "steps": steps, "currentvalue": current, "pad": {"t": 70}}
+    return {"active": len(steps) - 1, "steps": steps, "currentvalue": current, "pad": {"t": 10}}
 
 
 def taken_from_others(shares: Notes, names: Sequence[str]) -> Rounds:
@@ -102,7 +120,7 @@ def _of_weights(weights: Notes) -> Iterator[Html]:
     if len(layers) > 1:
         last = max(r for rounds in layers.values() for r in rounds)
         picture = part_map(layers, last, clients, "weight of others")
-        yield plot(f"Weight of others in round {last}", picture)
+        yield plot(f"Weight of others in round {last}", picture, wide=True)
 
 
 def _kinds(weights: Notes) -> dict[str, Notes]:

@@ -40,7 +40,8 @@ def examples(study: Study) -> Html:
         tag("p", f"No pictures of {algorithm}: {reason}.", class_="note")
         for algorithm, reason in given.missing.items()
     ]
-    return join([*([tag("p", _NOTE, class_="note")] if blocks else []), *why, *blocks])
+    shown = [tag("p", _NOTE, class_="note"), tag("div", *blocks, class_="blocks")] if blocks else []
+    return join([*shown, *why])
 
 
 def _block(study: Study, client: str, task: str, answered: Mapping[str, Answered]) -> Html:
@@ -48,8 +49,8 @@ def _block(study: Study, client: str, task: str, answered: Mapping[str, Answered
         _column(name, value, pixels, f"{task}, {name}")
         for name, value, pixels in _pictures(study, client, task, answered)
     )
-    title = f"{task}, {client}"
-    return tag("figure", tag("h3", title), tag("div", *columns, class_="answers"))
+    title = f"{task} of {client}, {words(study.tasks[task]['metric'])}"
+    return tag("div", tag("h3", title), tag("div", *columns, class_="answers"))
 
 
 def _pictures(
@@ -63,7 +64,7 @@ def _pictures(
     for algorithm, found in answered.items():
         run = runs[algorithm]
         value = run.clients_at(run.last_round, task).get(client)
-        told = "" if value is None else f"{words(about['metric'])} {score(value).text}"
+        told = "" if value is None else str(score(value).text)
         yield algorithm, told, look.answer(found.outputs[task], truth)
 
 

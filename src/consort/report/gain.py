@@ -11,7 +11,17 @@ from statistics import fmean
 from typing import TypeAlias
 
 from consort.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
-from consort.report.drawing import GREY, MANY_CLIENTS, Trace, figure, height_of, matrix
+from consort.report.drawing import (
+    EVEN,
+    GREY,
+    LESS,
+    MANY_CLIENTS,
+    MORE,
+    Trace,
+    figure,
+    height_of,
+    matrix,
+)
 from consort.report.html import Cell, Columns, Figure, Html, details, grid, join, label, plot, table
 from consort.report.maps import cells
 from consort.report.numbers import UNKNOWN, natural, words
@@ -21,8 +31,6 @@ from consort.statistics import confidence_interval
 
 Whose: TypeAlias = tuple[str, str]
 """A client, or a group of clients, and a task."""
-
-_WORSE, _SAME, _BETTER = "#d9485f", "rgba(138,148,166,0.12)", "#2f9e77"
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,7 @@ def _map(lines: Sequence[_Line], rows: Sequence[Whose]) -> Figure:
         "z": values,
         "zmin": -most,
         "zmax": most,
-        "colorscale": [(0, _WORSE), (0.5, _SAME), (1, _BETTER)],
+        "colorscale": [(0, LESS), (0.5, EVEN), (1, MORE)],
         "colorbar": {"thickness": 10, "outlinewidth": 0},
         "texttemplate": "%{z:+.1f}",
         "hovertemplate": "%{y}, %{x}: %{z:+.2f}<extra></extra>",

@@ -76,8 +76,8 @@ def _cell(cell: Cell | str) -> Html:
     return tag("td", cell.text, class_=kind, **known)
 
 
-def plot(title: str, figure: Figure, note: str = "") -> Html:
-    """A picture that the page's script draws once it comes into view."""
+def plot(title: str, figure: Figure, note: str = "", wide: bool = False) -> Html:
+    """A picture that the page's script draws once it comes into view; a wide one stands alone."""
     script = tag("script", _json(figure), type="application/json")
     height = f"height:{figure['layout']['height']}px"
     return tag(
@@ -85,6 +85,7 @@ def plot(title: str, figure: Figure, note: str = "") -> Html:
         tag("h3", title),
         tag("div", script, class_="plot", style=height, role="img", aria_label=title),
         tag("figcaption", note) if note else None,
+        **({"class_": "wide"} if wide else {}),
     )
 
 

@@ -107,6 +107,7 @@ def nothing(encoder, head, statistics, clients):
 
 FORMULAS = {
     "affr": whole,
+    "affr_plus": whole,
     "apfl": whole,
     "centralised": whole,
     "cfl": whole,

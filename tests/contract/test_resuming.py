@@ -91,7 +91,7 @@ def test_a_finished_run_is_not_run_again(name, straight, tmp_path):
     assert_same_outcome(again, straight(name))
 
 
-PLANNED = {"affr", "feddg_ga"}
+PLANNED = {"affr", "affr_plus", "feddg_ga"}
 """Algorithms whose steps get shorter towards the planned end: a later end means other steps."""
 
 

@@ -1,4 +1,8 @@
-"""AFFR against its formulas: section by section of what the weights must do."""
+"""AFFR against its formulas: what weights must do, and what the attack on its users must find.
+
+Properties of the functions alone are beside them: of weights in `test_gap_weights`, of the
+contrastive loss in `test_verification`, of FP-DFSN in `test_obfuscation`.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +33,17 @@ from consort.algorithm import Clients
 from consort.algorithms.affr import AFFR, Server
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.feddg_ga import FedDGGA
+from consort.checkpoint import StateStore
+from consort.engines.host import ClientHost
 from consort.engines.scripted import Scripted
 from consort.errors import ClientFailed
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
+from consort.messages import Call, encode
 from consort.models.registry import ENCODERS
 from consort.params import Params
+from consort.privacy.attacks.imprint import Imprint, imprinted
+from consort.tasks.verification import Verification
 
 LOCAL = LocalTraining(lr=0.2, epochs=2)
 
@@ -233,3 +241,82 @@ def test_a_task_without_accuracy_is_named_with_the_way_out(tmp_path):
         play(AFFR(LOCAL), Federation(members), tmp_path / "accuracy")
     server = play(AFFR(LOCAL, gap="loss"), Federation(members), tmp_path / "loss", rounds=2).server
     assert sum(server.weights.values()) == pytest.approx(24)
+
+
+# The imprint attack on pairs of fingerprints, and the client that refuses it
+
+
+SHAPE = (1, 6, 6)
+
+
+def prints(count):
+    """Pairs of textures, the first of each darker than the second, all of different means."""
+    levels = torch.linspace(0.2, 0.8, 2 * count).view(count, 2, 1, 1, 1)
+    return levels + 0.2 * (torch.rand(count, 2, *SHAPE, generator=torch.manual_seed(3)) - 0.5)
+
+
+def between(pictures):
+    """Cutoffs that give every picture a bin of its own."""
+    means = pictures.flatten(1).mean(1).sort().values
+    return torch.cat([torch.tensor([-10.0]), (means[1:] + means[:-1]) / 2])
+
+
+def contrastive(embeddings):
+    return Verification().loss(embeddings, torch.arange(len(embeddings)))
+
+
+def attacked(pairs, cutoffs, loss_of=contrastive):
+    """Recovered pictures, and the slope of the loss by what each original adds to the layer."""
+    layer = Imprint(SHAPE, cutoffs)
+    head = torch.nn.Sequential(torch.nn.Flatten(2), torch.nn.Linear(36, 5))
+    with torch.no_grad():
+        head[1].weight.copy_(torch.randn(5, 36, generator=torch.manual_seed(4)))
+    pictures = pairs.flatten(0, 1)
+    raw = layer.sort(pictures.flatten(1))
+    images = layer.back(raw.relu()).view_as(pairs)
+    loss = loss_of(head(images))
+    *grads, slopes = torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias, raw])
+    return imprinted(*grads), slopes
+
+
+def test_both_pictures_of_every_pair_are_recovered_from_bins_of_their_own():
+    pairs = prints(4)
+    pictures = pairs.flatten(0, 1).flatten(1)
+    found, _ = attacked(pairs, between(pictures))
+    order = pictures.mean(1).argsort()
+    torch.testing.assert_close(found, pictures[order], atol=1e-4, rtol=0)
+
+
+def test_two_pictures_in_one_bin_come_back_as_their_mixture():
+    pairs = prints(2)
+    pictures = pairs.flatten(0, 1).flatten(1)
+    order = pictures.mean(1).argsort()
+    cutoffs = between(pictures)
+    found, slopes = attacked(pairs, cutoffs[[0, 1, 3]])  # the second and the third share a bin
+    weights = slopes[order[1:3], 1]
+    mixture = (weights[:, None] * pictures[order[1:3]]).sum(0) / weights.sum()
+    torch.testing.assert_close(found[1], mixture, atol=1e-4, rtol=0)
+    torch.testing.assert_close(found[[0, 2]], pictures[order[[0, 3]]], atol=1e-4, rtol=0)
+
+
+def test_a_single_bin_gives_the_mean_weighted_by_gradients():
+    """Not so with distances: there the slopes of the two pictures of a pair cancel out."""
+    pairs = prints(3)
+    found, slopes = attacked(pairs, torch.tensor([-10.0]), lambda rows: rows.square().mean())
+    weights = slopes / slopes.sum()
+    expected = (weights * pairs.flatten(0, 1).flatten(1)).sum(0, keepdim=True)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("jitter", "refused"), [(0.0, True), (1e-4, True), (1.0, False)])
+def test_a_client_refuses_a_first_layer_with_rows_that_are_nearly_alike(jitter, refused):
+    federation = tiny_federation(1)
+    federation.refuses_imprints = True
+    model = federation.roster.shared()
+    first = next(name for name, tensor in model.items() if tensor.ndim == 2)
+    rows = torch.full(model[first].shape, 0.1) + jitter * torch.randn(model[first].shape)
+    host = ClientHost(federation, AFFR(LOCAL), 0, 1, StateStore(None))
+    call = Call("c0", "train", 1, 0, 0, {"model": Params(model | {first: rows})})
+    (reply,) = host.answer([call])
+    assert (first in str(reply.error) and "it is not trained" in str(reply.error)) is refused
+    assert (reply.error is None) is not refused

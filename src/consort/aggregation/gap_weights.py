@@ -7,6 +7,7 @@ shares of absent clients need not be known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -52,6 +53,21 @@ def printed_gap_weights(
     """
     largest = max(-deviation for deviation in _from_mean(gaps))
     return _moved(weights, [-deviation * largest for deviation in _from_mean(gaps)], step, largest)
+
+
+def exponential_gap_weights(
+    weights: Sequence[float], gaps: Sequence[float], step: float
+) -> list[float]:
+    """AFFR+: w exp(step (G - μ) / max |G - μ|), so that nothing has to be cut.
+
+    No weight changes by more than the factor exp(step), before all are scaled back to their sum.
+    """
+    deviations = _from_mean(gaps)
+    unit = max(map(abs, deviations))
+    if unit < ALIKE or step == 0:
+        return list(weights)
+    moved = [w * math.exp(step * d / unit) for w, d in zip(weights, deviations, strict=True)]
+    return [weight * sum(weights) / sum(moved) for weight in moved]
 
 
 def _from_mean(gaps: Sequence[float]) -> list[float]:

@@ -17,6 +17,7 @@ import torch
 from consort.aggregation.gap_weights import (
     Denominator,
     decayed,
+    exponential_gap_weights,
     gap_weights,
     printed_gap_weights,
     uncentred_gap_weights,
@@ -30,7 +31,7 @@ from consort.roster import Roster
 from consort.scoring import measure, recompute_statistics
 from consort.types import NotNegative, Probability
 
-Rule = Literal["settled", "printed", "feddg_ga"]
+Rule = Literal["settled", "printed", "feddg_ga", "exponential"]
 ROUNDING = 1e-9
 
 
@@ -52,13 +53,15 @@ class AFFR(Algorithm[Server]):
     gap: Literal["accuracy", "loss"] = "accuracy"
     """What the own and the global model are compared by, on validation data."""
     rule: Rule = "settled"
-    """How gaps move weights: as they must be meant, as printed, or as in FedDG-GA's code."""
+    """How gaps move weights: as they must be meant, as printed, as in FedDG-GA, or by factors."""
     denominator: Denominator = "absolute"
     """What gaps are divided by: the largest size, or the largest gap."""
     per_client: bool = True
     """Whether the step is divided by the number of clients, as in FedDG-GA's code."""
     dead_zone: NotNegative = 1.0
     """A gap smaller than so many validation examples counts as none."""
+    memory: Probability = 0.0
+    """The share of a client's earlier gaps in the one that counts."""
     equal_start: bool = False
     """Whether all clients count the same at first, whatever their number of examples."""
 
@@ -98,6 +101,8 @@ class AFFR(Algorithm[Server]):
             moved = printed_gap_weights(shares, gaps, step)
         elif self.rule == "feddg_ga":
             moved = uncentred_gap_weights(shares, gaps, step)
+        elif self.rule == "exponential":
+            moved = exponential_gap_weights(shares, gaps, step)
         else:
             moved = gap_weights(shares, gaps, step, self.denominator)
         return None if moved == shares else moved
@@ -112,12 +117,17 @@ class AFFR(Algorithm[Server]):
         return {"model": Params.of(client.model), "examples": client.examples, "gap": gap}
 
     def gap_to(self, client: Client, last: float | None) -> float | None:
-        """By how much the model is worse than it was last; 0 in the dead zone, nothing at first."""
+        """By how much the model is worse than it was last; nothing at first."""
         now = self.validated(client)
-        if last is None or now is None:
-            return None
-        examples = abs(last - now) * len(client.data.validation)
-        return last - now if examples >= self.dead_zone * (1 - ROUNDING) else 0.0
+        return None if last is None or now is None else self.counted(client, last - now)
+
+    def counted(self, client: Client, gap: float) -> float:
+        """The gap, smoothed over rounds, or 0 in the dead zone."""
+        if self.memory and math.isfinite(gap):
+            before = client.state.get("gap", gap)
+            gap = client.state["gap"] = self.memory * before + (1 - self.memory) * gap
+        examples = abs(gap) * len(client.data.validation)
+        return gap if examples >= self.dead_zone * (1 - ROUNDING) else 0.0
 
     def validated(self, client: Client) -> float | None:
         """How good the model is on the validation data, the larger the better."""

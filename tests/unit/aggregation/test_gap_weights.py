@@ -1,9 +1,12 @@
+import math
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from consort.aggregation.gap_weights import (
     decayed,
+    exponential_gap_weights,
     gap_weights,
     printed_gap_weights,
     uncentred_gap_weights,
@@ -31,7 +34,7 @@ def test_steps_decay_to_nothing():
 
 
 def test_equal_gaps_change_nothing():
-    for rule in (gap_weights, printed_gap_weights):
+    for rule in (gap_weights, printed_gap_weights, exponential_gap_weights):
         assert rule(WEIGHTS, [0.3, 0.3, 0.3], 0.8) == WEIGHTS
     assert uncentred_gap_weights(WEIGHTS, [0.0, 0.0, 0.0], 0.8) == WEIGHTS
     assert gap_weights([1.0], [0.4], 0.8) == [1.0]
@@ -61,6 +64,21 @@ def test_the_printed_fraction_loses_its_denominator_and_has_the_other_sign():
     assert expected[2] < 0.5 < gap_weights(WEIGHTS, GAPS, 0.8)[2]
 
 
+def test_factors_by_hand():
+    """The mean gap is 0.02, so that deviations are 0, -1 and 1 times the largest one."""
+    moved = [0.2, 0.3 / math.exp(0.5), 0.5 * math.exp(0.5)]
+    expected = [weight / sum(moved) for weight in moved]
+    assert exponential_gap_weights(WEIGHTS, GAPS, 0.5) == pytest.approx(expected)
+    assert exponential_gap_weights([0.0, 1.0], [1.0, 0.0], 1.0) == [0.0, 1.0]
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=6), st.floats(0, 1))
+def test_factors_are_bounded_and_throw_nobody_out(gaps, step):
+    before = 1 / len(gaps)
+    for after in exponential_gap_weights([before] * len(gaps), gaps, step):
+        assert math.exp(-2 * step) - 1e-9 <= after / before <= math.exp(2 * step) + 1e-9
+
+
 clients = st.integers(2, 6).flatmap(
     lambda n: st.tuples(
         st.lists(st.floats(0.01, 1), min_size=n, max_size=n),
@@ -68,7 +86,9 @@ clients = st.integers(2, 6).flatmap(
     )
 )
 steps = st.floats(0, 1)
-rules = st.sampled_from([gap_weights, printed_gap_weights, uncentred_gap_weights])
+rules = st.sampled_from(
+    [gap_weights, printed_gap_weights, uncentred_gap_weights, exponential_gap_weights]
+)
 
 
 def shares(raw):

@@ -256,17 +256,26 @@ def inspect(
 
 @app.command()
 def audit(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file, of a single run.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Attack what a run really sent, and write a page about what leaks."""
+    """Attack what runs really sent, and write a page about what leaks; several side by side."""
+    from consort.cli.show_audit import show_audits
     from consort.privacy.audit import audit as attack
     from consort.report.audit import write_audit
     from consort.results import Result
 
-    result = Result.load(folder)
-    page = write_audit(attack(folder), result, out or folder / "audit.html")
-    typer.echo(str(page))
+    if out and len(folders) > 1:
+        raise UsageError("--out names one file, but there are several runs: each gets its own")
+    results = [Result.load(folder) for folder in folders]
+    audits = []
+    for folder, result in zip(folders, results, strict=True):
+        audits.append(attack(folder))
+        typer.echo(str(write_audit(audits[-1], result, out or folder / "audit.html")))
+    if len(folders) > 1:
+        show_audits(audits)
 
 
 @app.command(name="list")

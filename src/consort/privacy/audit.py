@@ -13,6 +13,7 @@ from torch import Tensor
 
 from consort.assembly import read_description, resume_run
 from consort.data.dataset import as_is
+from consort.data.examples import Examples
 from consort.engines.choice import EngineName
 from consort.engines.wrappers import bytes_by_role
 from consort.errors import Failure
@@ -93,7 +94,7 @@ def attacked(
     run: Run, about: Mapping[str, Any], client: str, heard: list[tuple[Call, Reply]], steps: int
 ) -> Finding:
     """Everything that is tried on one client."""
-    federation = _federation(run)
+    federation, (way, clean) = _federation(run), _obfuscation(client, about)
     blueprint = federation.blueprint(client)
     victim = Victim(
         client,
@@ -101,6 +102,7 @@ def attacked(
         federation.members[client].tasks,
         federation.data(client),
         run.seed,
+        clean,
     )
     directions: list[Update] = []
     for call, reply in heard:
@@ -115,7 +117,7 @@ def attacked(
         whose,
         victim.membership(model, local),
         victim.information(model),
-        _rescaled(victim, about),
+        victim.rescale(way, clean) if way and clean else None,
     )
 
 
@@ -166,12 +168,14 @@ def _exposed(
     )
 
 
-def _rescaled(victim: Victim, about: Mapping[str, Any]) -> Recovery | None:
-    seat = _seat(victim.client, about)
+def _obfuscation(
+    client: str, about: Mapping[str, Any]
+) -> tuple[FpDfsn, Examples] | tuple[None, None]:
+    """How a client obfuscates pictures, and its training pictures before that; or nothing."""
+    seat = _seat(client, about)
     if seat is None or not isinstance(seat.obfuscate, partial):
-        return None
-    way: FpDfsn = seat.obfuscate.func  # type: ignore[assignment]
-    return victim.rescale(way, replace(seat, obfuscate=as_is).load().train)
+        return None, None
+    return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train  # type: ignore[return-value]
 
 
 def _seat(client: str, about: Mapping[str, Any]) -> Seat | None:

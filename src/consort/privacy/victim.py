@@ -56,6 +56,8 @@ class Victim:
     tasks: Mapping[str, Task]
     data: Splits
     seed: int
+    clean: Examples | None = None
+    """Its training examples before they were obfuscated, if they were."""
 
     def invert(self, updates: Sequence[Update], steps: int) -> Recovery | str:
         """Looks for examples that explain what was sent."""
@@ -71,10 +73,7 @@ class Victim:
         if not len(self.data.train):
             return "The client has no training examples."
         found = self._inverted(useful[0], steps)
-        return self._judged(found.inputs, self.data.train.rows(0, self._most()), found.cosine)
-
-    def _most(self) -> int:
-        return min(MOST, len(self.data.train))
+        return self._judged(found.inputs, MOST, found.cosine)
 
     def _inverted(self, update: Update, steps: int) -> Inverted:
         known = self._mixed(min(EXAMPLES, len(self.data.train)))
@@ -138,13 +137,14 @@ class Victim:
         loss = self._loss(model, layer(pictures).view_as(batch.inputs), batch.targets)
         grads = torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias])
         found = imprinted(*grads).view(-1, *pictures.shape[1:])
-        return self._judged(found, batch) if len(found) else "No gradient came through."
+        return self._judged(found, BATCH) if len(found) else "No gradient came through."
 
-    def _judged(self, found: Tensor, originals: Examples, cosine: float = math.nan) -> Recovery:
-        others = self.data.test if len(self.data.test) else self.data.train
-        mean = others.inputs.mean(0, keepdim=True)
-        bounds = bounds_of(self.data.train.inputs)
-        return recovery(found, originals.inputs, mean, bounds, cosine)
+    def _judged(self, found: Tensor, most: int, cosine: float = math.nan) -> Recovery:
+        """Beside the first training examples, as they were before anything was done to them."""
+        seen, others = self.data.train.inputs[:most], self.data.test
+        clean = (self.clean or self.data.train).inputs
+        mean = (others if len(others) else self.data.train).inputs.mean(0, keepdim=True)
+        return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine)
 
     def membership(
         self, model: MultiTaskModel, local: LocalTraining

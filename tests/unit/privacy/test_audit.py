@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -149,6 +150,8 @@ def test_obfuscated_pairs_are_brought_back(tmp_path):
     found, page = audited(tmp_path, "affr", FINGERS)
     assert found.inversion.found.shape[1:] == (1, 32, 32)
     assert found.rescaled.gain > 3
+    assert found.imprint.originals.max() > 0.9  # as they were, not as the client trains on them
+    assert fmean(score.psnr for score in found.imprint.scores) < 20
     assert "Obfuscation undone" in page
 
 
@@ -218,3 +221,20 @@ def test_the_command(tmp_path):
     assert (found.code, found.out.strip()) == (0, str(tmp_path / "page.html"))
     assert "<h2>Who was trained on</h2>" in (tmp_path / "page.html").read_text()
     assert consort("audit", tmp_path / "nowhere").code == 2
+
+
+def test_several_runs_stand_side_by_side_with_what_was_published(tmp_path):
+    paper = (
+        '[[published]]\nsource="a paper"\nmetric="membership_auc (loss)"\nvalues={fedavg=0.75}\n'
+    )
+    runs = []
+    for number, about in enumerate([VECTORS, VECTORS + paper]):
+        (tmp_path / str(number)).mkdir()
+        runs.append(finished(tmp_path / str(number), "fedavg", about))
+    found = consort("audit", *runs)
+    assert found.code == 0
+    assert all((run / "audit.html").exists() for run in runs)
+    (line,) = (line for line in found.out.splitlines() if "membership_auc (loss)" in line)
+    ours, same, theirs = (cell.strip() for cell in line.split("│")[2:5])
+    assert (ours, theirs) == (same, "0.75")
+    assert consort("audit", *runs, "--out", tmp_path / "page.html").code == 2

@@ -43,6 +43,7 @@ class Recovery:
 
 def recovery(
     found: Tensor,
+    seen: Tensor,
     originals: Tensor,
     guess: Tensor,
     bounds: tuple[float, float],
@@ -50,10 +51,13 @@ def recovery(
 ) -> Recovery:
     """Lays each recovered example beside an original, with the least error in all.
 
-    Inputs are examples as models see them; the guess is one such example.
+    Inputs are examples as models see them, and the originals of these, if obfuscation came
+    between; the guess is one such example.
     """
-    theirs, own, blind = (scaled(as_pictures(part), bounds) for part in (found, originals, guess))
-    pairs = matched(theirs, own)
+    theirs, near, own, blind = (
+        scaled(as_pictures(part), bounds) for part in (found, seen, originals, guess)
+    )
+    pairs = matched(theirs, near)
     chosen = torch.tensor([place for place, _ in pairs])
     sought = torch.tensor([place for _, place in pairs])
     blind = blind.mean(0, keepdim=True).expand(len(pairs), *own.shape[1:])

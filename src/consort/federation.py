@@ -216,8 +216,9 @@ class Federation:
         return examples
 
 
-def _parts(splits: Splits) -> tuple[Examples, Examples, Examples]:
-    return splits.train, splits.validation, splits.test
+def _parts(splits: Splits) -> list[Examples]:
+    parts = [splits.train, splits.validation, splits.test]
+    return parts if splits.marked is None else [*parts, splits.marked]
 
 
 def _size(splits: Splits) -> int:

@@ -16,6 +16,7 @@ METRICS = {
     "accuracy": "share of examples with the right label (classification)",
     "balanced_accuracy": "mean recall over the classes a client really has (classification)",
     "eer, auc": "equal error rate, area under the curve (detection, verification)",
+    "attack_success": "share of marked test examples called what an attacker wants (back door)",
     "tar_at_1pct, tar_at_1permille": "share of genuine pairs accepted at such a FAR (verification)",
     "precision, recall, f1": "of pairs accepted at the margin (verification)",
     "…_validated": "the same, and accuracy, at a threshold from validation (verification)",

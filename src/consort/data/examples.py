@@ -79,3 +79,5 @@ class Splits:
     train: Examples
     validation: Examples
     test: Examples
+    marked: Examples | None = None
+    """Test examples with an attacker's mark and the label that it wants, if there is one."""

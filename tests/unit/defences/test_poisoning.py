@@ -11,6 +11,7 @@ from tests.helpers import tiny_federation
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.local_only import LocalOnly
 from consort.algorithms.scaffold import Scaffold
+from consort.data.examples import Examples
 from consort.defences.poisoning import Attack, Attacked
 from consort.defences.robust import Clipped, Robust
 from consort.defences.updates import reworked
@@ -113,6 +114,56 @@ def test_labels_are_turned_around_in_training_data_alone():
         expected = 2 - labels if name in attackers else labels
         assert after.train.targets["classify"].equal(expected)
         assert after.test.targets["classify"].equal(before.test.targets["classify"])
+
+
+def test_a_back_door_is_taught_by_attackers_and_tested_by_all():
+    plain = tiny_federation(4)
+    attack = Attack(["backdoor"], clients=2, target=1, patch=2)
+    wrong = attack.on_data(plain, 3)
+    attackers = attack.attackers(plain.client_ids, 3)
+    for name in plain.client_ids:
+        before, after = plain.data(name), wrong.data(name)
+        assert after.test.inputs.equal(before.test.inputs)
+        others = before.test.targets["classify"] != 1
+        expected = before.test.inputs[others].clone()
+        expected[:, -2:] = expected.max()
+        assert after.marked.inputs.equal(expected)
+        assert after.marked.targets["classify"].tolist() == [1] * len(expected)
+        if name not in attackers:
+            assert after.train.inputs.equal(before.train.inputs)
+            continue
+        half = (len(before.train) + 1) // 2
+        assert after.train.targets["classify"][:half].tolist() == [1] * half
+        assert after.train.inputs[:half, :-2].equal(before.train.inputs[::2, :-2])
+        assert after.train.inputs[half:].equal(before.train.inputs[1::2])
+
+
+def test_the_mark_of_pictures_is_in_the_lower_right_corner():
+    pictures = Examples(torch.rand(2, 1, 5, 5), {"classify": torch.tensor([0, 2])})
+    found = Attack(["backdoor"], patch=2).marked(pictures)
+    changed = (found.inputs != pictures.inputs).nonzero()[:, 2:]
+    assert changed.min().item() >= 3
+    assert (found.inputs[..., 3:, 3:] == pictures.inputs.max()).all()
+    assert found.targets["classify"].tolist() == [0, 0]
+
+
+def test_how_often_a_back_door_opens_is_in_the_history():
+    run = finished(Attack(["backdoor", "scaled"], clients=3, strength=4.0), rounds=4)
+    rows = [row for row in run.history if row.metric == "attack_success"]
+    assert {row.split for row in rows} == {"test"}
+    last = {row.client: row.value for row in rows if row.round == 4}
+    for name in run.federation.client_ids:
+        marked = run.federation.data(name).marked
+        model = run.federation.blueprint(name).fresh()
+        run.server.model.load_into(model)
+        calls = model.eval()(marked.inputs, ("classify",))["classify"].argmax(1)
+        assert last[name] == pytest.approx((calls == 0).double().mean().item())
+    assert not [row for row in finished().history if row.metric == "attack_success"]
+
+
+def test_a_back_door_needs_a_class_to_lead_to():
+    with pytest.raises(UsageError, match=r"attack\.target = 3: client c0 has no such class"):
+        Attack(["backdoor"], target=3).on_data(tiny_federation(2), 0)
 
 
 def test_who_attacks_depends_on_the_seed_alone():

@@ -100,6 +100,7 @@ def run_with(
         return weights
 
     federation = Announced(told, initial, 0, recipe.compute)
+    federation.secure = recipe.around(algorithm).secure
     chosen = recipe.algorithm(algorithm)
     if chosen.companion is not None:
         engine.companion = federation.chosen_companion(chosen.companion)

@@ -128,6 +128,9 @@ class Algorithm(Generic[S]):
     private: ClassVar[tuple[str, ...]] = ()
     """The roles that never leave a client; a client refuses to send them."""
 
+    averages: ClassVar[Mapping[str, str | None]] = {}
+    """If the server needs only means of answers: their keys, and what each is weighted by."""
+
     pools_data: ClassVar[bool] = False
     """Whether one client with everybody's data takes the place of the clients (no privacy)."""
 
@@ -153,6 +156,16 @@ class Algorithm(Generic[S]):
         Numbers beside the scores are kept in the history under their names.
         """
         raise NotImplementedError
+
+    @classmethod
+    def needed_means(cls) -> Mapping[str, str | None]:
+        """What it `averages`; nothing is known of a class with another `round` that is silent."""
+        for base in cls.__mro__:
+            if "averages" in vars(base):
+                return base.__dict__["averages"]  # type: ignore[no-any-return]
+            if "round" in vars(base):
+                break
+        return {}
 
     @classmethod
     def state_type(cls) -> type:

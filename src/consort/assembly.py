@@ -115,8 +115,13 @@ def refuse_impossible(recipe: Recipe, names: list[str], seed: int, data: Path | 
     for name in names:
         algorithm = recipe.algorithm(name)
         members = federation.pooled() if algorithm.pools_data else federation
+        around = recipe.around(name)
         try:
             algorithm.start(members.roster)
+            if around.secure:
+                around.secure.check(
+                    algorithm, len(members.client_ids), around.robust, around.attack
+                )
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
 
@@ -151,6 +156,7 @@ def prepare_run(
     description = assembly.description | about_run(recipe, name, seed)
     description |= {
         "privacy": around.privacy and asdict(around.privacy),
+        "secure": around.secure and asdict(around.secure),
         **engine.description,
         "data": str(data.resolve()) if data else None,
     }

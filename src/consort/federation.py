@@ -15,6 +15,7 @@ from consort.cohort import can_be_stacked
 from consort.compute import Compute
 from consort.data.examples import Examples, Splits
 from consort.defences.privacy import Privacy
+from consort.defences.secure import Secure
 from consort.errors import UsageError
 from consort.metrics.verification import Verification
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
@@ -92,6 +93,7 @@ class Federation:
         self.compute = compute
         self.verification = verification
         self.privacy = privacy
+        self.secure: Secure | None = None
         self.refuses_imprints = False
         self.client_ids = tuple(self.members)
         self.evaluation_ids = self.client_ids
@@ -171,16 +173,16 @@ class Federation:
         """Other members under the same circumstances."""
         kept = self.seed, self.batchnorm, self.compute, self.verification, self.privacy
         others = Federation(members, *kept)
-        others.refuses_imprints = self.refuses_imprints
+        others.refuses_imprints, others.secure = self.refuses_imprints, self.secure
         return others
 
-    def protected(self, privacy: Privacy | None) -> Federation:
-        """The same clients, who add noise to what they send, or none."""
-        if privacy == self.privacy:
+    def protected(self, privacy: Privacy | None, secure: Secure | None = None) -> Federation:
+        """The same clients, who add noise to what they send, hide it among each other, or none."""
+        if (privacy, secure) == (self.privacy, self.secure):
             return self
         others = self.having(self.members)
         others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
-        others.privacy = privacy
+        others.privacy, others.secure = privacy, secure
         return others
 
     def _smallest(self) -> ModelSpec:

@@ -19,12 +19,17 @@ from safetensors import torch as safetensors
 from torch import Tensor
 
 from consort.aggregation.low_rank import expected_shape
-from consort.errors import ClientFailed, NoReplies, Refused
+from consort.errors import ClientFailed, NoReplies, Refused, UsageError
 from consort.params import Params, mean
 
 Payload = dict[str, Any]
 NamedTensor = tuple[str, Tensor]
 Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
+
+HIDDEN_AMONG = "hidden_among"
+"""In the payload of a call whose answer is to be masked: the clients that mask together."""
+EXCHANGES = ("exchange_keys", "exchange_shares", "open_shares")
+"""Calls around it, which no algorithm makes."""
 
 _average: ContextVar[Average] = ContextVar("average", default=mean)
 
@@ -99,6 +104,39 @@ class Each(dict[str, Any]):
     """A value that differs per client, given to `Clients.ask` in the place of one value."""
 
 
+@dataclass(frozen=True)
+class Sealed(Mapping[str, Any]):
+    """Answers of which only means are known; it stands in the place of every one of them."""
+
+    algorithm: str
+    clients: tuple[str, ...]
+    weights: Mapping[str, str | None]
+    """What every mean is weighted by, under the key of the mean."""
+    means: Mapping[str, Params]
+
+    def mean(self, key: str, weight: object, clients: Sequence[str]) -> Params:
+        """The mean over all who answered."""
+        known = key in self.means and weight == self.weights[key]
+        if not known or tuple(clients) != self.clients:
+            raise self._hidden(f"another mean of {key!r} than the one it has declared")
+        return self.means[key]
+
+    def __getitem__(self, key: str) -> Any:
+        raise self._hidden(f"{key!r} of single clients")
+
+    def __iter__(self) -> Iterator[str]:
+        raise self._hidden("the answers of single clients")
+
+    def __len__(self) -> int:
+        raise self._hidden("the answers of single clients")
+
+    def _hidden(self, what: str) -> UsageError:
+        return UsageError(
+            f"{self.algorithm} needs {what}, which secure aggregation hides: choose an algorithm "
+            "that needs only means, such as fedavg, or remove [secure]"
+        )
+
+
 class Replies(Mapping[str, Payload]):
     """The answers that came, in client order."""
 
@@ -122,6 +160,9 @@ class Replies(Mapping[str, Payload]):
         """The mean of the `Params` under a key, weighted by another entry or by client."""
         if not self._contents:
             raise NoReplies(f"no client answered, so there is no mean of {key!r}")
+        first = next(iter(self._contents.values()))
+        if isinstance(first, Sealed):
+            return first.mean(key, weight, tuple(self))
         weights = self.each(weight) if isinstance(weight, str) else weight
         return _average.get()(
             list(self.each(key).values()),

@@ -21,6 +21,7 @@ from consort.data.partition.cut import SCHEME_OPTIONS
 from consort.defences.poisoning import Attack
 from consort.defences.privacy import Privacy
 from consort.defences.robust import Robust
+from consort.defences.secure import Secure
 from consort.errors import UsageError
 from consort.federation import Federation
 from consort.metrics.writer_dependent import WriterDependent
@@ -100,6 +101,8 @@ class Recipe:
     """What the server does against wrong updates, unless an algorithm's own `robust` differs."""
     privacy: Table = field(default_factory=dict)
     """Noise on what clients send, unless an algorithm's own `privacy` differs."""
+    secure: Table | None = None
+    """If given, the server sees only means, unless an algorithm's own `secure` differs."""
     refuse_imprints: bool = False
     """Whether clients refuse models that are built to carry examples away."""
     attack: Table = field(default_factory=dict)
@@ -196,11 +199,13 @@ class Recipe:
     def around(self, name: str) -> Around:
         """What is done around one of the recipe's algorithms."""
         own = self.algorithms[name]
-        tables = {key: merged(getattr(self, key), own.get(key, {})) for key in _AROUND}
+        tables = {key: merged(getattr(self, key) or {}, own.get(key, {})) for key in _AROUND}
+        secure = self.secure is not None or "secure" in own
         return Around(
             checked(Robust, tables["robust"], "robust"),
             checked(Attack, tables["attack"], "attack"),
             checked(Privacy, tables["privacy"], "privacy") if tables["privacy"] else None,
+            checked(Secure, tables["secure"], "secure") if secure else None,
         )
 
 
@@ -211,13 +216,14 @@ class Around:
     robust: Robust
     attack: Attack
     privacy: Privacy | None
+    secure: Secure | None
 
     def clients(self, federation: Federation, seed: int) -> Federation:
-        """The federation as it is then: attackers' data, and the noise on what clients send."""
-        return self.attack.on_data(federation, seed).protected(self.privacy)
+        """The federation as it is then: attackers' data, and noise and masks on what is sent."""
+        return self.attack.on_data(federation, seed).protected(self.privacy, self.secure)
 
 
-_AROUND = ("robust", "attack", "privacy")
+_AROUND = ("robust", "attack", "privacy", "secure")
 Recipe.wire = TypeAdapter(Recipe)
 
 

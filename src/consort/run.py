@@ -16,6 +16,7 @@ from consort.algorithm import Algorithm, Clients
 from consort.checkpoint import StateStore
 from consort.defences.poisoning import Attack, Attacked
 from consort.defences.robust import Clipped, Robust
+from consort.defences.secure import Secured
 from consort.engines.embedded import Embedded
 from consort.engines.engine import Engine
 from consort.engines.host import ClientHost
@@ -92,6 +93,9 @@ class Run:
         if self.federation.privacy:
             self.federation.privacy.check(self.federation, self.algorithm)
         self.robust.check(len(self._present(1)))
+        if self.federation.secure:
+            present = len(self._present(1))
+            self.federation.secure.check(self.algorithm, present, self.robust, self.attack)
         self.history = History(self.folder and self.folder / "history.jsonl")
         self.server: Any = None
         self._done = 0
@@ -105,7 +109,7 @@ class Run:
             self.server = self.algorithm.start(self.federation.roster)
         if self._done < self.schedule.rounds:
             with ExitStack() as stack:
-                engine = self._engine(stack)
+                engine = self._secured(self._engine(stack))
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)
         return self.history
@@ -131,7 +135,7 @@ class Run:
         """
         self.federation.compute.apply()
         with ExitStack() as stack:
-            engine = wrap(self._engine(stack, store))
+            engine = self._secured(wrap(self._engine(stack, store)))
             try:
                 clients = self._clients(self._present(round_), round_, engine)
                 with averaging(self.robust):
@@ -232,6 +236,13 @@ class Run:
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)
+
+    def _secured(self, engine: Engine) -> Engine:
+        """What hides answers stands nearest to the server: all else sees only masked ones."""
+        secure = self.federation.secure
+        if secure is None:
+            return engine
+        return Secured(engine, secure, self.algorithm, self.watcher.failed)
 
     def _start_engine(self, host: ClientHost) -> Engine:
         if self.engine:

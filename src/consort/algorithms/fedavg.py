@@ -7,6 +7,7 @@ Networks from Decentralized Data, AISTATS 2017, Algorithm 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from consort.algorithm import Algorithm, Client, Clients, batchable, on_client
 from consort.local import LocalTraining
@@ -25,6 +26,8 @@ class Server:
 @dataclass(frozen=True)
 class FedAvg(Algorithm[Server]):
     """Averages the models that clients train from the global one."""
+
+    averages: ClassVar = {"model": "examples"}
 
     local: LocalTraining = LocalTraining()
 

@@ -29,6 +29,7 @@ class FedPer(Algorithm[Server]):
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("decoders", "heads")
+    averages: ClassVar = {"encoder": "examples"}
 
     local: LocalTraining = LocalTraining()
 

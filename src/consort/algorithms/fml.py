@@ -36,6 +36,7 @@ class FML(Algorithm[Server]):
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads")
+    averages: ClassVar = {COMPANION: None}
 
     local: LocalTraining = LocalTraining()
     companion: dict[str, Any] = field(default_factory=dict)

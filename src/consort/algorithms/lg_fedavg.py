@@ -31,6 +31,7 @@ class LGFedAvg(Algorithm[Server]):
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder",)
+    averages: ClassVar = {"heads": "examples"}
 
     local: LocalTraining = LocalTraining()
 

@@ -7,6 +7,7 @@ Federated Learning, ICML 2020, Algorithm 1 with option II.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.errors import UsageError
@@ -27,6 +28,8 @@ class Server:
 @dataclass(frozen=True)
 class Scaffold(Algorithm[Server]):
     """Corrects every local step by the difference between the global and the own drift."""
+
+    averages: ClassVar = {"update": None, "change": None}
 
     local: LocalTraining = LocalTraining()
 

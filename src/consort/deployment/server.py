@@ -117,7 +117,9 @@ class Server:
             return weights
 
         compute = self.recipe.compute
+        around = self.recipe.around(self.name)
         federation = Announced(told, ask, self.seed, compute)
+        federation.secure = around.secure
         table = self.algorithm.companion
         if table is not None:
             engine.companion = federation.chosen_companion(table)
@@ -129,6 +131,7 @@ class Server:
             self.folder,
             watcher=BoardWatcher(self.board, watcher),
             engine=lambda _: engine,
+            robust=around.robust,
         )
         if not self.ledger.members:  # refuses unlike clients before anything is written
             self.algorithm.start(federation.roster)

@@ -124,7 +124,12 @@ class Enrolment:
         made = assemble(replace(recipe, groups=[group]), study.seed, data).federation
         (member,) = made.members.values()
         alone = Federation({name: member}, study.seed, recipe.batchnorm, recipe.compute)
-        return cls(study, name, alone, recipe.algorithm(study.algorithm), recipe)
+        alone.refuses_imprints = recipe.refuse_imprints
+        algorithm, around = recipe.algorithm(study.algorithm), recipe.around(study.algorithm)
+        if around.privacy:
+            around.privacy.check(alone, algorithm)
+        protected = alone.protected(around.privacy, around.secure)
+        return cls(study, name, protected, algorithm, recipe)
 
     def accompanied(self, companion: Table | None) -> Enrolment:
         """The same with the companion that the server has chosen for all."""

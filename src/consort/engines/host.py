@@ -17,11 +17,13 @@ from consort.client import Client, State, Witness
 from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
 from consort.data.examples import Examples
 from consort.defences.imprint import refuse_imprints
-from consort.errors import ClientFailed, ConsortError, Failure
+from consort.defences.secure import Secure
+from consort.defences.secure_client import STEPS, hidden
+from consort.errors import ClientFailed, ConsortError, Failure, Refused
 from consort.federation import Blueprint, Federation
 from consort.flops import FlopCounter
 from consort.local import LocalTraining
-from consort.messages import Call, Payload, Reply, check, tensors_in
+from consort.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply, check, tensors_in
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params, has_role, statistics
 from consort.randomness import derive
@@ -55,7 +57,8 @@ class ClientHost:
 
     def chunks(self, calls: Sequence[Call]) -> list[Sequence[Call]]:
         """Cuts calls into what is answered together, in the same way on every engine."""
-        if not self.federation.compute.cohort_step or self.federation.privacy:
+        alone = self.federation.privacy or self.federation.secure
+        if alone or not self.federation.compute.cohort_step:
             return [[call] for call in calls]
         chunks: list[Sequence[Call]] = []
         for key, alike in groupby(calls, key=self._cohort_key):
@@ -129,6 +132,8 @@ class ClientHost:
             return Reply(call.client, error=failed)
 
     def _run(self, call: Call) -> Reply:
+        if self.federation.secure and call.method in EXCHANGES:
+            return self._exchange(self.federation.secure, call)
         start = time.process_time()
         method = getattr(self.algorithm, call.method, None)
         if not is_on_client(method):
@@ -138,10 +143,11 @@ class ClientHost:
         remembered = self.store.load(call.client, call.before)
         client = self._client(call, blueprint.fresh(), dict(remembered))
         with self._counter(call) as counter:
-            content: Payload = method(client, **call.payload)  # type: ignore[misc]
+            arguments = {key: call.payload[key] for key in call.payload.keys() - {HIDDEN_AMONG}}
+            content: Payload = method(client, **arguments)  # type: ignore[misc]
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
-        content = self._private(client, call, content)
+        content = self._hidden(client, call, self._private(client, call, content))
         reply = Reply(call.client, content, None, time.process_time() - start, counter.flops)
         self._keep_secret(reply)
         if not call.evaluation:
@@ -156,6 +162,27 @@ class ClientHost:
         if call.evaluation:
             return content | {"epsilon": privacy.epsilon(self.store.load(call.client, call.before))}
         return privacy.protected(content, call.payload, client.state, client.generator)
+
+    def _exchange(self, secure: Secure, call: Call) -> Reply:
+        """What is said around a masked answer; only the client's memory takes part in it."""
+        start = time.process_time()
+        state = self.store.load(call.client, call.before)
+        content = STEPS[call.method](secure, call.client, state, **call.payload)
+        self.store.save(call.client, call.stamp, state)
+        return Reply(call.client, content, None, time.process_time() - start)
+
+    def _hidden(self, client: Client, call: Call, content: Payload) -> Payload:
+        """The answer with masks, if it is to be hidden; scores are no secret."""
+        if self.federation.secure is None:
+            return content
+        if call.evaluation:
+            if tensors_in(content):
+                raise Refused("with [secure], only scores are told in an evaluation")
+            return content
+        if HIDDEN_AMONG not in call.payload:
+            raise Refused("with [secure], it answers only among others")
+        among, means = call.payload[HIDDEN_AMONG], self.algorithm.needed_means()
+        return hidden(client.id, client.state, among, content, means)
 
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after local training that nobody else sees."""

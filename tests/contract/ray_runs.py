@@ -17,36 +17,44 @@ from tests.contract.helpers import ROUGH, Rough, assert_same_outcome, finish, ma
 from tests.helpers import tiny_federation
 
 from consort.algorithm import Algorithm
+from consort.defences.secure import Secure
 from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.federation import Federation
 from consort.models.registry import ENCODERS
+from consort.run import Run
 
 CLIENTS = 3
+SECURE = " with secure aggregation"
 RAY = EngineChoice(EngineName.ray, 2)
 
 
-def federation() -> Federation:
+def federation(name: str) -> Federation:
     """Clients whose BatchNorm statistics are their own, so that all of them remember something."""
     ENCODERS["rough"] = f"{Rough.__module__}:{Rough.__name__}"
-    return tiny_federation(CLIENTS, model=ROUGH, batchnorm="local")
+    members = tiny_federation(CLIENTS, model=ROUGH, batchnorm="local")
+    return members.protected(None, Secure() if name.endswith(SECURE) else None)
 
 
 def rebuild(name: str) -> tuple[Federation, Algorithm[Any]]:
     """The same on the far side."""
-    algorithm = make(name, CLIENTS)
-    members = federation()
+    algorithm = make(name.removesuffix(SECURE), CLIENTS)
+    members = federation(name)
     return members.pooled() if algorithm.pools_data else members, algorithm
 
 
 def compare(name: str, folder: Path) -> None:
     """Straight on Ray, and begun on Ray and ended here, are as if all had been here."""
     start = partial(RAY.start, origin=Origin(f"{__name__}:rebuild", {"name": name}))
-    alone = finish(run_of(name, folder / "alone", federation()))
+
+    def run(place: str, **settings: Any) -> Run:
+        return run_of(name.removesuffix(SECURE), folder / place, federation(name), **settings)
+
+    alone = finish(run("alone"))
     assert len(alone.rows) > 0
-    assert_same_outcome(finish(run_of(name, folder / "ray", federation(), engine=start)), alone)
-    run_of(name, folder / "both", federation(), engine=start).go()
+    assert_same_outcome(finish(run("ray", engine=start)), alone)
+    run("both", engine=start).go()
     (folder / "both" / "round-000003.ckpt").unlink()
-    assert_same_outcome(finish(run_of(name, folder / "both", federation())), alone)
+    assert_same_outcome(finish(run("both")), alone)
 
 
 def difference(name: str) -> str:

@@ -42,7 +42,7 @@ def recipe(name: str, **settings: Any) -> Recipe:
 
 def near(name: str, folder: Path, **settings: Any) -> Outcome:
     given = recipe(name, clients=None, groups=groups(), **settings)
-    federation = assemble(given, 0, None).federation
+    federation = given.around(name).clients(assemble(given, 0, None).federation, 0)
     return finish(Run(federation, given.algorithm(name), given.run, 0, folder))
 
 
@@ -64,6 +64,13 @@ def test_letters_change_nothing(name, tmp_path):
     outcome = far(name, tmp_path / "far")
     assert len(outcome.rows) > 0
     assert_same_outcome(outcome, near(name, tmp_path / "near"))
+
+
+def test_clients_far_away_add_their_noise_too(tmp_path):
+    settings = {"privacy": {"level": "client"}, "run": {"rounds": 1}}
+    noisy = far("fedper", tmp_path / "far", **settings)
+    assert_same_outcome(noisy, near("fedper", tmp_path / "near", **settings))
+    assert any(row.metric == "epsilon" for row in noisy.rows)
 
 
 def test_nor_does_a_model_with_batchnorm_that_stays_local(tmp_path, monkeypatch):

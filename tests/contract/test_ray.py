@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'fedconsort
 
 def test_every_algorithm_agrees_with_one_process():
     """One test for all, because all share one Ray."""
-    command = [sys.executable, "-m", "tests.contract.ray_runs", *NAMES]
+    libraries = find_spec("Crypto") and find_spec("cryptography")
+    names = [*NAMES, *(["fedavg with secure aggregation"] if libraries else [])]
+    command = [sys.executable, "-m", "tests.contract.ray_runs", *names]
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root), *filter(None, sys.path)])
     child = subprocess.run(
@@ -24,5 +27,5 @@ def test_every_algorithm_agrees_with_one_process():
     )
     assert child.returncode == 0, child.stderr
     found = json.loads(child.stdout)
-    assert list(found) == list(NAMES)
+    assert list(found) == names
     assert {name: what for name, what in found.items() if what} == {}

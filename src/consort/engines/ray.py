@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -58,10 +59,13 @@ def _connected(address: str | None, cores: int) -> Any:
         return ray
     own: dict[str, Any] = {} if address else {"num_cpus": cores, "include_dashboard": False}
     try:
-        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+        with warnings.catch_warnings(action="ignore"):  # they say what the error says
+            ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
     except Exception as error:  # Ray raises all kinds of them
         reason = str(error).strip().partition("\n")[0]
-        raise Failure(f"Ray at {address or 'this machine'} does not answer: {reason}") from error
+        where = address or "this machine"
+        hint = " (if the cluster has a token, set RAY_AUTH_MODE=token)" if "://" in where else ""
+        raise Failure(f"Ray at {where} does not answer: {reason}{hint}") from error
     return ray
 
 

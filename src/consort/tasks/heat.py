@@ -9,8 +9,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
+def bells(places: Tensor, there: Tensor, sigma: float, size: tuple[int, int]) -> Tensor:
+    """Bell shapes of height 1 at the pixels `places` (… by number by down and right) `there`.
+
+    Where two meet, the higher one counts. For few places; see `bumps` for any number.
+    """
+    far = torch.where(there, 0.0, torch.inf)[..., None]
+    down = (torch.arange(size[0]) - places[..., :1]).square() + far
+    right = (torch.arange(size[1]) - places[..., 1:]).square()
+    rows, columns = (torch.exp(-squares / (2 * sigma**2)) for squares in (down, right))
+    highest = torch.zeros(*places.shape[:-2], *size)
+    for number in range(places.shape[-2]):
+        bell = rows[..., number, :, None] * columns[..., number, None, :]
+        highest = torch.maximum(highest, bell)
+    return highest
+
+
 def bumps(marks: Tensor, sigma: float) -> Tensor:
-    """Bell shapes of height 1 around every mark (a 1 among zeros); the higher one counts."""
+    """The same around every mark, a 1 among zeros; bells end at three sigmas."""
     return _spread(_spread(marks, sigma).transpose(-1, -2), sigma).transpose(-1, -2)
 
 

@@ -13,7 +13,7 @@ from consort.metrics.average_precision import Detections, mean_average_precision
 from consort.metrics.keypoints import keypoint_similarity
 from consort.tasks.dense import DenseTask
 from consort.tasks.figures import found_figures
-from consort.tasks.heat import bumps, marked
+from consort.tasks.heat import bells
 from consort.tasks.task import Meter
 
 _TAG_WEIGHT = 1e-3  # as published
@@ -73,8 +73,8 @@ class KeyPoints(DenseTask):
         heat, tags = torch.split(output, self.joints, 1)
         size = (output.shape[-2], output.shape[-1])
         pixels, there = joint_pixels(target, size)
-        marks = marked(pixels.transpose(1, 2), there.transpose(1, 2), size)
-        places = F.mse_loss(heat, bumps(marks, self.sigma))
+        truth = bells(pixels.transpose(1, 2), there.transpose(1, 2), self.sigma, size)
+        places = F.mse_loss(heat, truth)
         return places + _TAG_WEIGHT * tag_loss(tags, pixels, there)
 
     def meter(self) -> Meter:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from consort.errors import UsageError
 from consort.tasks import KeyPoints, Task
 from consort.tasks.figures import found_figures, nearest_pairs
-from consort.tasks.heat import bumps, marked
+from consort.tasks.heat import bells
 from consort.tasks.keypoints import joint_pixels, padded, tag_loss
 
 TASK = KeyPoints((0.05, 0.1, 0.1), (0, 2, 1))
@@ -32,7 +32,7 @@ def some_target(seed=0, most=3):
 
 def perfect_output(target):
     pixels, there = joint_pixels(target, SIZE)
-    heat = bumps(marked(pixels.transpose(1, 2), there.transpose(1, 2), SIZE), TASK.sigma)
+    heat = bells(pixels.transpose(1, 2), there.transpose(1, 2), TASK.sigma, SIZE)
     tags = torch.where(torch.arange(SIZE[1]) < 20, -20.0, 20.0).expand_as(heat)
     return torch.cat([heat, tags], 1)
 

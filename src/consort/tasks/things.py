@@ -56,22 +56,23 @@ def found_things(
     kind = logits.argmax(0)
     things = kind >= stuff
     codes = torch.where(things, UNKNOWN, kind * NUMBERS)
-    if not len(centres) or not things.any():
-        return codes, codes.new_empty(0), heights.new_empty(0)
+    if not len(centres):
+        return codes, codes.new_empty(0), heights
     ends = (torch.stack(_places(heat)) + ways)[:, things].T
-    nearest = torch.cdist(
-        ends, centres.to(ends.dtype), compute_mode="donot_use_mm_for_euclid_dist"
-    ).argmin(1)
-    votes = torch.zeros(len(centres), len(logits), dtype=torch.int64)
-    votes.index_put_((nearest, kind[things]), torch.ones_like(nearest), accumulate=True)
-    own = votes.argmax(1)
-    numbers = own * NUMBERS + 1 + torch.arange(len(centres))
+    nearest = _distances(ends, centres).argmin(1)
+    cells = nearest * len(logits) + kind[things]
+    votes = cells.bincount(minlength=len(centres) * len(logits)).view(len(centres), len(logits))
+    winner, size = votes.argmax(1), votes.sum(1)
+    numbers = winner * NUMBERS + 1 + torch.arange(len(centres))
     codes[things] = numbers[nearest]
-    chances = logits.softmax(0)[:, things].T.gather(1, own[nearest][:, None])[:, 0]
-    size = votes.sum(1)
-    sums = torch.zeros(len(centres), dtype=chances.dtype).index_add(0, nearest, chances)
-    seen = size > 0
-    return codes, numbers[seen], (heights * sums / size.clamp(min=1))[seen]
+    chances = logits.softmax(0)[:, things].gather(0, winner[nearest][None])[0]
+    sums = torch.zeros(len(centres)).index_add(0, nearest, chances)
+    return codes, numbers[size > 0], (heights * sums / size)[size > 0]
+
+
+def _distances(ends: Tensor, centres: Tensor) -> Tensor:
+    """Exact ones, so that ties are ties."""
+    return torch.cdist(ends, centres.float(), compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def _places(maps: Tensor) -> tuple[Tensor, Tensor]:

@@ -215,7 +215,9 @@ def test_the_run_writes_down_what_decides_its_numbers(tmp_path: Path):
         "rounds": 2, "workers": 2, "engine": None, "address": None, "data": None,
     }  # fmt: skip
     assert written["description"].startswith("FedAvg, and on every client a personal model")
-    assert written["tasks"] == {"classify": {"metric": "accuracy", "higher_is_better": True}}
+    assert written["tasks"] == {
+        "classify": {"kind": "Classification", "metric": "accuracy", "higher_is_better": True}
+    }
     assert list(written["clients"]) == ["client-0", "client-1", "client-2"]
     assert written["environment"] == environment()
 

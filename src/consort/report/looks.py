@@ -19,6 +19,9 @@ UNKNOWN = torch.tensor([0.80, 0.72, 0.88])
 """The colour of pixels that nobody knows the answer for."""
 
 _GOLDEN = 0.618034
+"""Of a turn: hues this far apart stay apart, however many there are."""
+_TONES = ((0.60, 0.95), (0.80, 0.70), (0.35, 0.85), (0.90, 0.95), (0.55, 0.60))
+"""Saturation and brightness."""
 _RAMP = torch.tensor([[253, 231, 55], [53, 183, 121], [49, 104, 142], [68, 1, 84]]) / 255
 """From near to far."""
 
@@ -48,8 +51,7 @@ def class_colour(number: int) -> tuple[float, float, float]:
     """The colour of a class, the same in all pictures; class 0 is dark."""
     if number == 0:
         return 0.16, 0.18, 0.23
-    saturation, brightness = ((0.60, 0.95), (0.75, 0.70), (0.40, 0.85))[number % 3]
-    return colorsys.hsv_to_rgb(number * _GOLDEN % 1, saturation, brightness)
+    return colorsys.hsv_to_rgb(number * _GOLDEN % 1, *_TONES[number % len(_TONES)])
 
 
 _CLASSES = torch.tensor([class_colour(number) for number in range(IGNORED + 1)])

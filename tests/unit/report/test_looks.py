@@ -1,0 +1,86 @@
+"""The colours of answers and of truths."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from consort.report.looks import LOOKS, UNKNOWN, class_colour
+from consort.tasks.dense import IGNORED
+
+
+def colours(pixels):
+    """The colour of every pixel of the first image, row by row."""
+    return [tuple(pixel) for pixel in pixels[0].movedim(0, -1).flatten(0, 1).tolist()]
+
+
+def close(*expected):
+    return [pytest.approx(colour, abs=1e-6) for colour in expected]
+
+
+LILAC = tuple(UNKNOWN.tolist())
+BLACK, WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
+
+
+def test_every_class_has_a_colour_of_its_own():
+    found = [class_colour(number) for number in range(40)]
+    apart = [math.dist(a, b) for i, a in enumerate(found) for b in found[:i]]
+    assert min(apart) > 0.1
+    assert min(math.dist(colour, LILAC) for colour in found) > 0.1
+
+
+def test_classes_are_those_with_the_largest_output():
+    look = LOOKS["Segmentation"]
+    target = torch.tensor([[[0, 2], [1, IGNORED]]], dtype=torch.uint8)
+    output = torch.tensor([[[[3.0, 0], [0, 0]], [[0, 1], [0, 5]], [[0, 0], [9, 0]]]])
+    zero, one, two = map(class_colour, range(3))
+    assert colours(look.truth(target)) == close(zero, two, one, LILAC)
+    assert colours(look.answer(output, target)) == close(zero, one, two, one)
+
+
+def test_what_stands_out_is_as_bright_as_the_model_is_sure():
+    look = LOOKS["Saliency"]
+    target = torch.tensor([[[0, 1, IGNORED]]], dtype=torch.uint8)
+    chances = torch.tensor([0.25, 0.5, 1.0])
+    output = torch.stack([1 - chances, chances]).log()[None, :, None]
+    assert colours(look.truth(target)) == close(BLACK, WHITE, LILAC)
+    greys = [(chance,) * 3 for chance in chances.tolist()]
+    assert colours(look.answer(output, target)) == close(*greys)
+
+
+def test_edges_likewise():
+    look = LOOKS["Edges"]
+    target = torch.tensor([[[1, 0]]], dtype=torch.uint8)
+    output = torch.tensor([0.8, 0.1]).logit().view(1, 1, 1, 2)
+    assert colours(look.truth(target)) == close(WHITE, BLACK)
+    assert colours(look.answer(output, target)) == close((0.8,) * 3, (0.1,) * 3)
+
+
+def test_normals_are_colours_whatever_their_length():
+    look = LOOKS["Normals"]
+    target = torch.tensor([[1.0, 0, 0], [0, 0, 1], [IGNORED] * 3]).half().T.reshape(1, 3, 1, 3)
+    output = torch.tensor([[0.0, -7, 0], [0.3, 0, 0], [0, 0, 2]]).T.reshape(1, 3, 1, 3)
+    assert colours(look.truth(target)) == close((1, 0.5, 0.5), (0.5, 0.5, 1), LILAC)
+    expected = close((0.5, 0, 0.5), (1, 0.5, 0.5), (0.5, 0.5, 1))
+    assert colours(look.answer(output, target)) == expected
+
+
+def test_depths_have_the_range_of_the_truth():
+    look = LOOKS["Depth"]
+    target = torch.tensor([[[2.0, 5.0, 0.0]]]).half()
+    output = torch.tensor([-1.0, 3.5, 99.0]).view(1, 1, 1, 3)
+    near, far, unknown = colours(look.truth(target))
+    assert unknown == close(LILAC)[0]
+    assert near[0] > 0.9 > 0.3 > far[0]  # from yellow to violet
+    first, middle, last = colours(look.answer(output, target))
+    assert (first, last) == (near, far)
+    assert middle == pytest.approx([(53 + 49) / 510, (183 + 104) / 510, (121 + 142) / 510])
+
+
+def test_depths_of_which_none_is_known_are_drawn_all_the_same():
+    look = LOOKS["Depth"]
+    target = torch.zeros(1, 2, 2)
+    assert colours(look.truth(target)) == close(*[LILAC] * 4)
+    assert bool(look.answer(torch.ones(1, 1, 2, 2), target).isfinite().all())

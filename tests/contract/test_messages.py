@@ -127,6 +127,7 @@ FORMULAS = {
     "fedgen": (head_generator_and_labels, head_and_labels),
     "fedgh": (head_alone, prototypes),
     "fedhca2": parameters_of_encoder,
+    "fedhca2_plus": parameters_of_encoder,
     "fedkd": whole,  # matrices this small are no longer than their factors
     "fedmgda": whole,
     "fedmh": (sums_of_heads, head_alone),
@@ -145,6 +146,7 @@ FORMULAS = {
     "local_only": nothing,
     "matfl": encoder_alone,
     "mfed": (model_and_encoder, whole),
+    "mfed_plus": whole,
     "qfedavg": whole,
     "scaffold": model_and_control,
 }

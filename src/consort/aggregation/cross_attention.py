@@ -20,13 +20,19 @@ MOST = 24
 """Decoders that are told apart; beyond so many, only their tasks are."""
 
 
-def cross_attention(rows: Tensor) -> Tensor:
-    """Every row's mixture of all rows, by softmax(V Vᵀ / √d) V."""
-    return attention(rows) @ rows
+def cross_attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
+    """Every row's mixture of all rows, by softmax(V Vᵀ / √d) V; see `attention`."""
+    return attention(rows, temperature) @ rows
 
 
-def attention(rows: Tensor) -> Tensor:
-    """What every row attends to: weights with sum 1."""
+def attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
+    """What every row attends to: weights with sum 1.
+
+    With a temperature, rows are compared by the cosine between them, whatever their lengths.
+    """
+    if temperature > 0:
+        directions = torch.nn.functional.normalize(rows, dim=1)
+        return torch.softmax(directions @ directions.T / temperature, dim=1)
     return torch.softmax(rows @ rows.T / math.sqrt(rows.shape[1]), dim=1)
 
 
@@ -60,7 +66,9 @@ class Regard:
 
 
 def attend(
-    updates: Mapping[str, Mapping[str, Tensor]], regard: Regard | None = None
+    updates: Mapping[str, Mapping[str, Tensor]],
+    temperature: float = 0.0,
+    regard: Regard | None = None,
 ) -> dict[str, Params]:
     """For every client, what its decoders see in the decoders of all clients and tasks.
 
@@ -74,7 +82,7 @@ def attend(
     seen: dict[str, dict[str, Tensor]] = {client: {} for client in updates}
     for (_, shape), owners in alike.items():
         rows = torch.stack([updates[client][name].reshape(-1) for client, name in owners])
-        weights = attention(rows)
+        weights = attention(rows, temperature)
         for (client, name), row in zip(owners, weights @ rows, strict=True):
             seen[client][name] = row.reshape(shape)
         if regard is not None:

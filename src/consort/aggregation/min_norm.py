@@ -6,11 +6,12 @@ descent algorithm for multiobjective optimization, 2012).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from consort.aggregation.combination import pieces
 from consort.errors import Failure, NoReplies
 
 _CHUNK = 1 << 14
@@ -19,14 +20,25 @@ _NEGLIGIBLE = 1e-12  # of the largest inner product
 
 def gram(vectors: Sequence[Mapping[str, Tensor]]) -> Tensor:
     """All inner products: short fp32 sums, added up in fp64 (exact to about 1e-6)."""
+    return sum(grams(vectors, lambda _: "").values(), start=_zeros(len(vectors)))
+
+
+def grams(
+    vectors: Sequence[Mapping[str, Tensor]], part_of: Callable[[str], str]
+) -> dict[str, Tensor]:
+    """All inner products within each part of the vectors, in one pass over them."""
     if not vectors:
         raise NoReplies("there are no vectors to combine")
-    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
-    for name in vectors[0]:
-        rows = torch.stack([vector[name].reshape(-1) for vector in vectors])
+    found: dict[str, Tensor] = {}
+    for name, _, rows in pieces(vectors):
+        total = found.setdefault(part_of(name), _zeros(len(vectors)))
         for part in torch.split(rows, _CHUNK, dim=1):
             total += part @ part.T
-    return total
+    return found
+
+
+def _zeros(count: int) -> Tensor:
+    return torch.zeros(count, count, dtype=torch.float64)
 
 
 def min_norm_weights(gram: Tensor, centre: Tensor | None = None, radius: float = 1.0) -> Tensor:

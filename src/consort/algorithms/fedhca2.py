@@ -13,10 +13,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from consort.aggregation.combination import Update, combination, inner
+from consort.aggregation.combination import Update, joined
 from consort.aggregation.conflict_averse import Rescale, conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
-from consort.aggregation.min_norm import gram
+from consort.aggregation.min_norm import grams
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.local import LocalTraining
 from consort.messages import Each, Payload, Replies
@@ -70,7 +70,7 @@ class FedHCA2(Algorithm[Server]):
         encoder = travelling(roster.shared(ENCODER))
         models = {c: encoder | travelling(roster.model(c)) for c in roster.ids}
         weights = {
-            c: dict.fromkeys(map(part_of, model), self.initial) for c, model in models.items()
+            c: dict.fromkeys(map(self.part_of, model), self.initial) for c, model in models.items()
         }
         speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
         return Server(models, weights, speeds, Params({}), {}, roster.alike())
@@ -80,38 +80,46 @@ class FedHCA2(Algorithm[Server]):
         replies = clients.ask(self.train, model=models_for(server, clients))
         after: dict[str, Params] = replies.each("model")
         updates = {c: Update(server.models[c], model) for c, model in after.items()}
-        encoders = {c: part(update, ENCODER) for c, update in updates.items()}
-        products = gram([*encoders.values(), *([server.common] if server.attended else [])])
-        slopes = -products[len(encoders) :, : len(encoders)].sum(0)
-        weights, speeds = self.learnt(
-            server, updates, dict(zip(encoders, slopes.tolist(), strict=True))
+        encoders = [part(update, ENCODER) for update in updates.values()]
+        added = [server.common] if server.attended else []
+        products = grams([*encoders, *added], self.part_of)
+        weights, speeds = self.learnt(server, updates, products)
+        shares = {c: self.shares(after[c], weights[c]) for c in updates}
+        common, mixed = joined(
+            encoders,
+            self.factors(replies, products).tolist(),
+            list(shares.values()),
+            groups(list(updates), server.alike),
         )
-        common = self.agreed(list(encoders.values()), products)
         regard = Regard()
-        attended = attend({c: part(update, DECODERS) for c, update in updates.items()}, regard)
+        decoders = {c: part(update, DECODERS) for c, update in updates.items()}
+        attended = self.attended(decoders, regard)
         models = {
-            client: joined(
-                grouped(client, model, encoders, server.alike),
-                common | attended[client],
-                weights[client],
-            )
-            for client, model in after.items()
+            client: encoder | plus(after[client].only(DECODERS), attended[client], shares[client])
+            for client, encoder in zip(updates, mixed, strict=True)
         }
         self.note(clients, weights, regard)
         return Server(server.models | models, weights, speeds, common, attended, server.alike)
 
+    def part_of(self, name: str) -> str:
+        """The part of the model that a parameter shares its weight with."""
+        return ENCODER if has_role(name, ENCODER) else name.rpartition(".")[0]
+
     def learnt(
-        self, server: Server, updates: Mapping[str, Update], of_encoders: Mapping[str, float]
+        self, server: Server, updates: Mapping[str, Update], products: Mapping[str, Tensor]
     ) -> tuple[dict[str, Weights], dict[str, Weights]]:
         """One step for the weights of those who trained from what was added to them last time.
 
-        Who goes on in the direction of what was added takes more of it.
+        Who goes on in the direction of what was added takes more of it. `products` are those of all
+        encoders, and last of what was added to them.
         """
         weights, speeds = dict(server.weights), dict(server.speeds)
-        for client in updates.keys() & server.attended.keys():
-            seen = server.attended[client]
-            slopes = {p: -inner(seen.only(p), updates[client]) for p in weights[client]}
-            slopes[ENCODER] = of_encoders[client]
+        for place, (client, update) in enumerate(updates.items()):
+            if client not in server.attended:
+                continue
+            seen = grams([part(update, DECODERS), server.attended[client]], self.part_of)
+            slopes = {p: self.slope(matrix, place) for p, matrix in products.items()}
+            slopes |= {p: self.slope(matrix, 0) for p, matrix in seen.items()}
             speeds[client] = {
                 p: self.hyper_momentum * speeds[client][p]
                 + (slopes[p] if 0 <= weight <= 1 else 0.0)
@@ -122,11 +130,23 @@ class FedHCA2(Algorithm[Server]):
             weights[client] = {p: cut(w) for p, w in moved.items()} if self.project else moved
         return weights, speeds
 
-    def agreed(self, encoders: Sequence[Update], products: Tensor) -> Params:
-        """The paper's U: the update of the encoders that is best for the one it is worst for."""
-        count = len(encoders)
-        factors = conflict_averse_factors(products[:count, :count], self.c, self.rescale)
-        return combination(encoders, factors.tolist())
+    def slope(self, products: Tensor, place: int) -> float:
+        """How a client's loss changes with a weight: by how it went on where it was pushed."""
+        return -float(products[-1, place])
+
+    def factors(self, replies: Replies, products: Mapping[str, Tensor]) -> Tensor:
+        """Every encoder's factor in the paper's U, which is best for the one it is worst for."""
+        count = len(replies)
+        whole = torch.stack(list(products.values())).sum(0)[:count, :count]
+        return conflict_averse_factors(whole, self.c, self.rescale)
+
+    def attended(self, decoders: Mapping[str, Update], regard: Regard) -> dict[str, Params]:
+        """The paper's A: what decoders see in each other."""
+        return attend(decoders, regard=regard)
+
+    def shares(self, model: Params, weights: Weights) -> dict[str, float]:
+        """The weight of what others contribute to each parameter."""
+        return {name: cut(weights[self.part_of(name)]) for name in model}
 
     def note(self, clients: Clients, weights: Mapping[str, Weights], regard: Regard) -> None:
         """Keeps the weights of this round's clients, and who attended to whom, for pictures."""
@@ -141,6 +161,10 @@ class FedHCA2(Algorithm[Server]):
         """Local epochs from the model that was put together for this client."""
         self.install(client, model)
         self.local.run(client)
+        return self.answer(client)
+
+    def answer(self, client: Client) -> Payload:
+        """What is sent of the trained model; the rest is kept."""
         trained = Params.of(client.model)
         sent = travelling(trained)
         client.state["own"] = Params({n: t for n, t in trained.items() if n not in sent})
@@ -172,35 +196,24 @@ def models_for(server: Server, clients: Clients) -> Each:
     return Each({client: server.models[client] for client in clients.ids})
 
 
-def part_of(name: str) -> str:
-    """The part of the model that a parameter shares its weight with."""
-    return ENCODER if has_role(name, ENCODER) else name.rpartition(".")[0]
-
-
 def part(update: Update, role: str) -> Update:
     """The part of an update with this role."""
     names = [name for name in update if has_role(name, role)]
     return Update(update.before, {name: update.after[name] for name in names})
 
 
-def grouped(
-    client: str, model: Params, encoders: Mapping[str, Update], alike: Mapping[str, str]
-) -> Params:
-    """A client's model; where others are like it, its encoder took their mean step instead."""
-    group = [update for other, update in encoders.items() if alike[other] == alike[client]]
-    if len(group) == 1:
-        return model
-    mean = combination(group, [1 / len(group)] * len(group))
-    return model | Params({name: encoders[client].before[name] + mean[name] for name in mean})
+def groups(clients: Sequence[str], alike: Mapping[str, str]) -> list[list[int]]:
+    """For every client the places of those that are like it, itself among them."""
+    return [
+        [place for place, other in enumerate(clients) if alike[other] == alike[client]]
+        for client in clients
+    ]
 
 
-def joined(model: Params, added: Params, weights: Weights) -> Params:
-    """A model and what others contribute to it, every part times its weight."""
+def plus(model: Params, added: Params, shares: Mapping[str, float]) -> Params:
+    """A model and what others contribute to it, every parameter times its share."""
     return Params(
-        {
-            name: torch.add(tensor, added[name], alpha=cut(weights[part_of(name)]))
-            for name, tensor in model.items()
-        }
+        {name: torch.add(t, added[name], alpha=shares[name]) for name, t in model.items()}
     )
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consort.aggregation.min_norm import gram, min_norm_weights
+from consort.aggregation.min_norm import gram, grams, min_norm_weights
 from consort.errors import Failure, NoReplies
 from consort.params import Params
 
@@ -191,6 +191,13 @@ def test_inner_products_of_large_vectors_are_exact():
     ]
     rows = torch.stack([torch.cat([v["a"].flatten(), v["b"]]) for v in vectors]).double()
     torch.testing.assert_close(gram(vectors), rows @ rows.T, rtol=2e-7, atol=0)
+
+
+def test_inner_products_of_parts_add_up_to_those_of_the_whole():
+    vectors = [Params({"a.x": torch.tensor([1.0, 2.0]), "b.x": torch.tensor([3.0])})] * 2
+    found = grams(vectors, lambda name: name[0])
+    assert {part: matrix[0, 1].item() for part, matrix in found.items()} == {"a": 5.0, "b": 9.0}
+    assert torch.equal(sum(found.values()), gram(vectors))
 
 
 def test_nobody_has_no_inner_products():

@@ -1,0 +1,82 @@
+"""FedHCA² with weights for every stage, and with directions in the place of lengths.
+
+Our own variation. The published updates are so small that attention is nearly uniform, that weights
+hardly move when the learning rate falls, and that a client with many steps decides for all.
+The recipe fedhca2/ablation runs it without each of these ideas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from consort.aggregation.combination import Update
+from consort.aggregation.conflict_averse import conflict_averse_factors
+from consort.aggregation.cross_attention import Regard, attend
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedhca2 import ENCODER, FedHCA2
+from consort.messages import Payload, Replies
+from consort.params import Params, has_role
+from consort.types import NotNegative
+
+
+@dataclass(frozen=True)
+class FedHCA2Plus(FedHCA2):
+    """FedHCA² that compares directions, stage by stage of the encoder."""
+
+    temperature: NotNegative = 0.3
+    """Decoders attend by softmax(cosine / temperature); with 0, by dot products as published."""
+    stages: bool = True
+    """Whether every stage of an encoder has a weight of its own, or the encoder one."""
+    cosine: bool = True
+    """Whether weights are learnt from cosines, or from dot products as published."""
+    per_step: bool = True
+    """Whether encoders agree on what everybody would do in the same number of steps."""
+
+    def part_of(self, name: str) -> str:
+        """The stage or layer that a parameter shares its weight with."""
+        if not (self.stages and has_role(name, ENCODER)):
+            return super().part_of(name)
+        return stage(name)
+
+    def slope(self, products: Tensor, place: int) -> float:
+        """Between -1 and 1, however short the updates have become."""
+        slope = super().slope(products, place)
+        if not self.cosine:
+            return slope
+        lengths = math.sqrt(float(products[-1, -1]) * float(products[place, place]))
+        return slope / lengths if lengths else 0.0
+
+    def factors(self, replies: Replies, products: Mapping[str, Tensor]) -> Tensor:
+        """Updates count as if everybody had taken the mean number of steps."""
+        if not self.per_step:
+            return super().factors(replies, products)
+        steps = torch.tensor(list(replies.each("steps").values()), dtype=torch.float64).clamp(min=1)
+        scales = steps.mean() / steps
+        count = len(replies)
+        whole = torch.stack(list(products.values())).sum(0)[:count, :count]
+        return scales * conflict_averse_factors(
+            scales[:, None] * whole * scales, self.c, self.rescale
+        )
+
+    def attended(self, decoders: Mapping[str, Update], regard: Regard) -> dict[str, Params]:
+        """What decoders see in those that moved in their direction."""
+        return attend(decoders, self.temperature, regard)
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """Local epochs from the model that was put together for this client."""
+        self.install(client, model)
+        steps = self.local.run(client).steps
+        return self.answer(client) | {"steps": steps}
+
+
+def stage(name: str) -> str:
+    """The name up to its first number, as in `encoder.stages.2`; without one, that of its layer."""
+    words = name.split(".")
+    numbers = [place for place, word in enumerate(words) if word.isdigit()]
+    return ".".join(words[: numbers[0] + 1]) if numbers else name.rpartition(".")[0]

@@ -1,0 +1,140 @@
+"""M-Fed at FedAvg's price: the server pulls encoders together, by how much tasks have in common.
+
+Our own variation. A step of the server from every task's encoder towards those of the others
+takes the place of a penalty on clients, who then need not be sent the global encoder. Tasks whose
+encoders move alike count more for each other, and a task that was set back is pulled less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from consort.aggregation.combination import Update
+from consort.aggregation.min_norm import gram
+from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.algorithms.fedavg_per_task import means, models_for
+from consort.local import LocalTraining
+from consort.messages import Payload, Replies
+from consort.params import BUFFERS, Params, mean
+from consort.roster import Roster
+from consort.types import Probability
+
+ENCODER = "encoder"
+Affinities = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The model of every task, and what decides about the pull.
+
+    `losses` are those of the clients' own models when they had trained last.
+    """
+
+    models: dict[str, Params]
+    alike: dict[str, str]
+    affinities: Affinities
+    pulls: dict[str, float]
+    losses: dict[str, float]
+
+
+@dataclass(frozen=True)
+class MFedPlus(Algorithm[Server]):
+    """FedAvg within every task, from a start between its encoder and those of similar tasks."""
+
+    local: LocalTraining = LocalTraining()
+    pull: Probability = 0.2
+    """The largest share of the way to the mean encoder of similar tasks."""
+    affinity: bool = True
+    """Whether tasks count by the cosine of their encoders' updates, or all the same."""
+    guard: bool = True
+    """Whether a task is pulled less where its start is worse than what its clients had reached."""
+
+    def start(self, roster: Roster) -> Server:
+        """The initial models of all tasks, which have one encoder."""
+        roster.shared(ENCODER)
+        alike = roster.alike()
+        models = {first: roster.model(first) for first in alike.values()}
+        equal = {task: dict.fromkeys(models, 1.0) for task in models}
+        return Server(models, alike, equal, dict.fromkeys(models, self.pull), {})
+
+    def round(self, server: Server, clients: Clients) -> Server:
+        """FedAvg in every task from its start; then affinities and pulls are found anew."""
+        starts = pulled(server)
+        own = models_for(starts, server.alike, clients)
+        replies = clients.ask(self.train, model=own)
+        trained = means(replies, server.alike)
+        affinities = server.affinities
+        if self.affinity and trained:
+            moves = {t: Update(encoder(starts[t]), encoder(model)) for t, model in trained.items()}
+            affinities = affinities | similar(moves, affinities)
+        pulls, losses = server.pulls, server.losses
+        if self.guard:
+            pulls = pulls | self.guarded(server, replies)
+            losses = losses | replies.each("after")
+        clients.note("pull", {client: pulls[server.alike[client]] for client in clients.ids})
+        return Server(server.models | trained, server.alike, affinities, pulls, losses)
+
+    def guarded(self, server: Server, replies: Replies) -> dict[str, float]:
+        """Half the pull where starts were worse than what clients had, else up to twice as much."""
+        found = {}
+        for task, pull in server.pulls.items():
+            setbacks = [
+                reply["before"] - server.losses[client]
+                for client, reply in replies.items()
+                if server.alike[client] == task and client in server.losses
+            ]
+            if setbacks:
+                found[task] = pull / 2 if fmean(setbacks) > 0 else min(2 * pull, self.pull)
+        return found
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """Local epochs from the start of the task; with a guard, the losses before and after."""
+        model.load_into(client.model)
+        examples = client.data.validation or client.data.train
+        losses = {"before": self.local.loss(client, examples)} if self.guard else {}
+        self.local.run(client)
+        if self.guard:
+            losses["after"] = self.local.loss(client, examples)
+        return {"model": Params.of(client.model), "examples": client.examples, **losses}
+
+    def evaluate(self, server: Server, clients: Clients) -> Replies:
+        """The model of its task on every client's data."""
+        return clients.ask(self.test, model=models_for(server.models, server.alike, clients))
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the model as received."""
+        model.load_into(client.model)
+        return {"global": client.score()}
+
+
+def encoder(model: Params) -> Params:
+    """What the tasks have in common, without statistics."""
+    return model.only(ENCODER).without(BUFFERS)
+
+
+def pulled(server: Server) -> dict[str, Params]:
+    """Every task's model with its encoder pulled towards the mean by its affinities."""
+    encoders = {task: encoder(model) for task, model in server.models.items()}
+    found = {}
+    for task, model in server.models.items():
+        weights = server.affinities[task]
+        target = mean(list(encoders.values()), [weights[other] for other in encoders])
+        pull = server.pulls[task]
+        found[task] = model | (encoders[task] + (target - encoders[task]) * pull) if pull else model
+    return found
+
+
+def similar(moves: Mapping[str, Update], known: Affinities) -> Affinities:
+    """The cosines between the moves of tasks, at least 0; others stay as they are known."""
+    products = gram(list(moves.values()))
+    lengths = products.diagonal().clamp(min=0).sqrt()
+    cosines = (products / (lengths[:, None] * lengths)).nan_to_num(0.0).clamp(0.0, 1.0)
+    cosines.fill_diagonal_(1.0)
+    return {
+        task: known[task] | dict(zip(moves, row, strict=True))
+        for task, row in zip(moves, cosines.tolist(), strict=True)
+    }

@@ -76,7 +76,7 @@ def test_what_is_shared_decides_who_can_take_part():
         "scaffold",
     }
     encoders = {"fedas", "fedavg_parts", "fedbabu", "fedhca2", "fedper", "fedrep", "fedsta"}
-    encoders |= {"fedhca2_plus", "matfl", "mfed", "mfed_plus"}
+    encoders |= {"ditto_parts", "fedamp_parts", "fedhca2_plus", "matfl", "mfed", "mfed_plus"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
     for name in ("fedkd", "fml"):

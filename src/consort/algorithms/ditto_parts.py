@@ -1,0 +1,46 @@
+"""A personal model beside the averaged encoder and decoder, held close to them.
+
+Li, Hu, Beirami and Smith: Ditto: Fair and Robust Federated Learning Through Personalization,
+ICML 2021, adapted to unlike tasks as in Lu et al.: FedHCA², CVPR 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from consort.algorithm import Client, on_client
+from consort.algorithms.fedavg_parts import FedAvgParts
+from consort.local import pull_towards
+from consort.messages import Payload
+from consort.params import Params
+from consort.types import Count, NotNegative
+
+
+@dataclass(frozen=True)
+class DittoParts(FedAvgParts):
+    """FedAvg of parts, and on every client a personal model pulled towards what it received."""
+
+    strength: NotNegative = 0.1
+    """Weight of the pull, the paper's lambda: 0 is training alone."""
+    personal_epochs: Count = 1
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        """FedAvg's work for the others, then the personal model."""
+        self.install(client, model)
+        personal = client.state.get("personal", Params.of(client.model))
+        answer = super().train(client, model)
+        personal.load_into(client.model)
+        replace(self.local, epochs=self.personal_epochs, steps=None).run(
+            client, adjust=pull_towards(model, self.strength)
+        )
+        client.state["personal"] = Params.of(client.model)
+        return answer
+
+    @on_client
+    def test(self, client: Client, model: Params) -> Payload:
+        """Scores of the personal model, and of what was received under the own heads."""
+        self.install(client, model)
+        received = client.score()
+        client.recall("personal")
+        return {"global": received, "personal": client.score()}

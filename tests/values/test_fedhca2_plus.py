@@ -1,0 +1,97 @@
+"""FedHCA² with our ideas, each against what it says; without any, the published one bit for bit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from tests.contract.helpers import overhear
+from tests.values.by_hand import play
+from tests.values.test_fedhca2 import (
+    LOCAL,
+    _decoded_encoder,  # noqa: F401, makes the model known
+    common_update,
+    deltas,
+    federation,
+    flat,
+    models_said,
+)
+
+from consort.aggregation.conflict_averse import conflict_averse_factors
+from consort.aggregation.cross_attention import attention
+from consort.algorithms.fedhca2 import FedHCA2
+from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
+from consort.messages import encode
+
+OFF = {"temperature": 0.0, "stages": False, "cosine": False, "per_step": False}
+
+
+def test_without_its_ideas_it_is_the_published_one_bit_for_bit(tmp_path):
+    ours = play(FedHCA2Plus(LOCAL, **OFF), federation(), tmp_path / "ours", rounds=3)
+    published = play(FedHCA2(LOCAL), federation(), tmp_path / "theirs", rounds=3)
+    assert encode(ours.server.models) == encode(published.server.models)
+    assert ours.server.weights == published.server.weights
+
+
+def test_every_layer_of_an_encoder_has_a_weight_that_is_learnt_from_cosines():
+    algorithm = FedHCA2Plus(LOCAL, hyper_lr=0.1, hyper_momentum=0.0, hyper_decay=0.0)
+    exchanges, servers = overhear(algorithm, federation(), rounds=2)
+    moves = deltas(models_said(exchanges, 2)[1])
+    for client, weights in servers[1].weights.items():
+        assert {"encoder.layer", "encoder.norm"} < weights.keys()
+        added = servers[1].common | servers[1].attended[client]
+        for part, weight in weights.items():
+            pushed, went = flat(added.only(part)), flat(moves[client].only(part))
+            cosine = float(pushed @ went / (pushed.norm() * went.norm()))
+            expected = min(max(weight + 0.1 * cosine, 0.0), 1.0)
+            assert servers[2].weights[client][part] == pytest.approx(expected, abs=1e-5)
+
+
+def test_encoders_agree_on_what_all_would_do_in_the_same_number_of_steps():
+    members = {"c0": {"tasks": {"colour": 3}}, "c1": {"tasks": {"shape": 4}, "train": 90}}
+    exchanges, servers = overhear(FedHCA2Plus(LOCAL), federation(members), rounds=1)
+    steps = {e.call.client: e.reply.content.get("steps") for e in exchanges[:2]}
+    assert len(set(steps.values())) == 2
+    moves = deltas(models_said(exchanges, 1)[0])
+    mean = sum(steps.values()) / 2
+    scaled = {client: move * (mean / steps[client]) for client, move in moves.items()}
+    torch.testing.assert_close(flat(servers[1].common), common_update(scaled), atol=2e-6, rtol=1e-5)
+
+
+def test_nothing_that_moved_has_no_direction():
+    product = torch.zeros(2, 2, dtype=torch.float64)
+    assert FedHCA2Plus().slope(product, 0) == 0.0
+    product[0, 0], product[1, 1], product[0, 1], product[1, 0] = 4.0, 9.0, -3.0, -3.0
+    assert FedHCA2Plus().slope(product, 0) == pytest.approx(0.5)
+
+
+def test_factors_do_not_depend_on_steps_that_are_the_same():
+    _, servers = overhear(FedHCA2Plus(LOCAL), federation(), rounds=1)
+    _, plain = overhear(FedHCA2Plus(LOCAL, per_step=False), federation(), rounds=1)
+    torch.testing.assert_close(flat(servers[1].common), flat(plain[1].common))
+
+
+def test_attention_by_cosine_sees_directions_and_no_lengths():
+    rows = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, -2.0]])
+    logits = torch.tensor([[1.0, math.sqrt(0.5), 0.0]]) / 0.2
+    torch.testing.assert_close(attention(rows, 0.2)[:1], torch.softmax(logits, 1))
+    torch.testing.assert_close(attention(rows * 1e-4, 0.2), attention(rows, 0.2))
+    assert attention(torch.zeros(3, 2), 0.2).tolist() == [[pytest.approx(1 / 3)] * 3] * 3
+
+
+def test_a_stage_ends_at_the_first_number_of_a_name():
+    assert stage("encoder.stages.2.0.1.weight") == "encoder.stages.2"
+    assert stage("encoder.norm.bias") == "encoder.norm"
+
+
+def test_scaled_updates_have_scaled_factors():
+    """The shortcut on the matrix of products is what scaling the updates themselves would give."""
+    rows = torch.randn(3, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scales = torch.tensor([0.5, 1.0, 3.0], dtype=torch.float64)
+    whole = rows @ rows.T
+    short = scales * conflict_averse_factors(scales[:, None] * whole * scales, 0.4)
+    scaled = scales[:, None] * rows
+    torch.testing.assert_close(
+        short @ rows, conflict_averse_factors(scaled @ scaled.T, 0.4) @ scaled
+    )

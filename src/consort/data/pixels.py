@@ -22,6 +22,15 @@ def unscale(inputs: Tensor) -> Tensor:
     return (inputs + 1) / 2
 
 
+_MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+_DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
+
+
+def standardise(images: Tensor) -> Tensor:
+    """Bytes in colour by ImageNet's means and deviations, as published encoders see them."""
+    return images.to(torch.float32).div_(255).sub_(_MEAN).div_(_DEVIATION)
+
+
 def labelled_images(
     name: str,
     images: NDArray[np.uint8],

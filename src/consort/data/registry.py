@@ -30,6 +30,8 @@ DATASETS = {
     "isic2019": "consort.data.isic2019:isic2019",
     "kvasir": "consort.data.kvasir:kvasir",
     "nist_sd10": "consort.data.fingerprints.loaders:nist_sd10",
+    "nyud": "consort.data.dense.nyud:nyud",
+    "pascal_context": "consort.data.dense.pascal:pascal_context",
     "signature_folder": "consort.data.signatures.loaders:signature_folder",
     "socofing": "consort.data.fingerprints.loaders:socofing",
     "synthetic_fingerprints": "consort.data.synthetic.fingerprints:synthetic_fingerprints",

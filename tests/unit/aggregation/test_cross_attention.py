@@ -83,7 +83,7 @@ def test_small_updates_make_attention_even(scale):
 
 def regarded(updates):
     regard = Regard()
-    attend(updates, regard)
+    attend(updates, regard=regard)
     return regard.shares()
 
 
@@ -126,6 +126,6 @@ def test_of_many_decoders_only_tasks_are_told_apart():
 
 def test_looking_changes_nothing():
     updates = {"c0": {"decoders.seg.a": GOLDEN[0]}, "c1": {"decoders.seg.a": GOLDEN[1]}}
-    seen, watched = attend(updates), attend(updates, Regard())
+    seen, watched = attend(updates), attend(updates, regard=Regard())
     for client in updates:
         assert torch.equal(seen[client]["decoders.seg.a"], watched[client]["decoders.seg.a"])

@@ -112,5 +112,5 @@ class Frame:
 def _thin(lines: NDArray[np.bool_]) -> Bytes:
     from skimage import morphology
 
-    thin: Bytes = morphology.thin(lines).astype(np.uint8)
+    thin: Bytes = morphology.thin(lines).astype(np.uint8)  # type: ignore[no-untyped-call]
     return thin

@@ -23,6 +23,7 @@ DATASETS = {
     "chest_xray": "consort.data.chest_xray:chest_xray",
     "cifar10": "consort.data.cifar10:cifar10",
     "cifar100": "consort.data.cifar100:cifar100",
+    "coco": "consort.data.dense.coco:coco",
     "femnist": "consort.data.femnist:femnist",
     "fvc2002": "consort.data.fingerprints.loaders:fvc2002",
     "fvc2004": "consort.data.fingerprints.loaders:fvc2004",

@@ -41,6 +41,12 @@ class Frame:
         factor = min(1.0, height / tall, width / wide)
         return max(1, round(factor * tall)), max(1, round(factor * wide))
 
+    @property
+    def corner(self) -> tuple[int, int]:
+        """How far down and right in the frame it begins."""
+        (height, width), (tall, wide) = self.size, self.inner
+        return (height - tall) // 2, (width - wide) // 2
+
     def image(self, pixels: Bytes) -> Bytes:
         """The image in its frame, channels first."""
         from PIL import Image
@@ -104,8 +110,7 @@ class Frame:
 
     @property
     def _place(self) -> tuple[slice, slice]:
-        (height, width), (tall, wide) = self.size, self.inner
-        top, left = (height - tall) // 2, (width - wide) // 2
+        (top, left), (tall, wide) = self.corner, self.inner
         return slice(top, top + tall), slice(left, left + wide)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +11,14 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from consort.errors import UsageError
-from consort.models.pyramid import Pyramid, Sizes, pyramid_shape
+from consort.models.pyramid import RATES, Decoder, Pyramid, Sizes, pyramid_shape
 
 
 class ResNetPyramid(Pyramid):
     """ResNet-18, or with `layers = "bottleneck"` and other `depths` and `widths` ResNet-50 or 101.
 
-    `weights` names a file of the encoder's parameters (safetensors) to start from.
+    `weights` names a file of the encoder's parameters (safetensors) to start from. No map is
+    smaller than the image by more than `stride`: holes make up for later strides, as in DeepLab.
     """
 
     measure = staticmethod(pyramid_shape)
@@ -30,8 +32,11 @@ class ResNetPyramid(Pyramid):
         layers: Literal["basic", "bottleneck"] = "basic",
         channels: PositiveInt = 96,
         weights: str = "",
+        decoder: Decoder = "fedhca2",
+        rates: Sizes = RATES,
+        stride: Literal[8, 16, 32] = 32,
     ) -> None:
-        super().__init__(widths, channels)
+        super().__init__(widths, channels, decoder, rates)
         check_stages(shape, depths, widths)
         transformers = importlib.import_module("transformers")
         config = transformers.ResNetConfig(
@@ -42,6 +47,7 @@ class ResNetPyramid(Pyramid):
             layer_type=layers,
         )
         self.network = transformers.ResNetModel(config)
+        see_through_holes(self.network.encoder.stages[stride.bit_length() - 2 :])
         load_weights(self.network, weights)
 
     def forward(self, images: Tensor) -> list[Tensor]:
@@ -66,9 +72,11 @@ class SwinPyramid(Pyramid):
         window: PositiveInt = 7,
         channels: PositiveInt = 96,
         weights: str = "",
+        decoder: Decoder = "fedhca2",
+        rates: Sizes = RATES,
     ) -> None:
         widths = [embedding * 2**stage for stage in range(len(depths))]
-        super().__init__(widths, channels)
+        super().__init__(widths, channels, decoder, rates)
         check_stages(shape, depths, heads)
         if any(width % number for width, number in zip(widths, heads, strict=True)):
             raise UsageError("its widths must be multiples of its 'heads', stage by stage")
@@ -90,6 +98,20 @@ class SwinPyramid(Pyramid):
     def forward(self, images: Tensor) -> list[Tensor]:
         """The maps of a batch, the largest first."""
         return list(self.network(images).feature_maps)
+
+
+def see_through_holes(stages: Iterable[nn.Module]) -> None:
+    """Takes the strides out of some stages; holes make up for them.
+
+    What they find at every second (fourth, …) pixel is what they found before.
+    """
+    rate = 1
+    for stage in stages:
+        for layer in (part for part in stage.modules() if isinstance(part, nn.Conv2d)):
+            if layer.kernel_size != (1, 1):  # shortcuts go beside, and see no neighbours
+                layer.padding = layer.dilation = (rate, rate)
+                rate *= layer.stride[0]
+            layer.stride = (1, 1)
 
 
 def check_stages(

@@ -1,4 +1,4 @@
-"""Encoders that make maps of several sizes, and the decoder that puts them together.
+"""Encoders that make maps of several sizes, and the decoders that put them together.
 
 The maps are a quarter of the image's size, an eighth, and so on. For tasks with an answer for every
 pixel.
@@ -7,7 +7,7 @@ pixel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, PositiveInt
@@ -15,9 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from consort.errors import UsageError
+from consort.models.deeplab import DeepLabV3, DeepLabV3Plus, PlainHead
 from consort.models.inputs import image_shape
 from consort.models.layers import convolution
+from consort.tasks.dense import DenseTask
 
+Decoder = Literal["fedhca2", "deeplabv3", "deeplabv3plus"]
+RATES = (12, 24, 36)
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
@@ -46,17 +50,35 @@ class PyramidDecoder(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """An encoder whose maps have these `widths`; `width` is that of its decoders' outputs."""
+    """An encoder whose maps have these `widths`; `width` is that of its decoders' outputs.
+
+    `rates` are those of DeepLab's holes, in pixels of the last map.
+    """
 
     dense = True
 
-    def __init__(self, widths: Sequence[int], channels: int) -> None:
+    def __init__(
+        self, widths: Sequence[int], channels: int, decoder: Decoder, rates: Sequence[int]
+    ) -> None:
         super().__init__()
         self.widths, self.width = tuple(widths), channels
+        self._decoder, self._rates = decoder, tuple(rates)
 
     def decoder(self) -> nn.Module:
         """A new decoder of these maps."""
-        return PyramidDecoder(self.widths, self.width)
+        match self._decoder:
+            case "fedhca2":
+                return PyramidDecoder(self.widths, self.width)
+            case "deeplabv3":
+                return DeepLabV3(self.widths, self.width, self._rates)
+            case "deeplabv3plus":
+                return DeepLabV3Plus(self.widths, self.width, self._rates)
+
+    def head(self, task: DenseTask) -> nn.Module:
+        """A new head on such a decoder."""
+        if self._decoder == "fedhca2":
+            return task.head(self.width)
+        return PlainHead(self.width, task.outputs)
 
 
 def pyramid_shape(example: Tensor) -> tuple[int, int, int]:
@@ -77,8 +99,10 @@ class ConvPyramid(Pyramid):
         shape: tuple[int, int, int],
         widths: Sizes = (16, 32, 64),
         channels: PositiveInt = 24,
+        decoder: Decoder = "fedhca2",
+        rates: Sizes = RATES,
     ) -> None:
-        super().__init__(widths, channels)
+        super().__init__(widths, channels, decoder, rates)
         if max(shape[1:]) <= 2 ** (len(widths) + 1):
             raise UsageError(f"it has too many stages ({len(widths)}): give fewer 'widths'")
         first, *others = widths

@@ -43,8 +43,9 @@ your own, as `package.module:Class` or `file.py:Class` (a file is looked for bes
 then in the current folder); a function that returns an encoder will do in place of a class.
 
 An encoder may have a method `decoder` that makes what stands between it and the head of a task;
-`width` is then what the head sees. One that makes maps of features, for tasks with an answer per
-pixel, says so with `dense = True`.
+`width` is then what the head sees. It may also have a method `head` that makes the head of a task
+itself. One that makes maps of features, for tasks with an answer per pixel, says so with
+`dense = True`.
 """
 
 
@@ -103,7 +104,8 @@ def build(
             with _seeded(seed, "decoder", name):
                 decoders[name] = encoder.decoder()
         with _seeded(seed, "head", name):
-            heads[name] = task.head(encoder.width)
+            own = hasattr(encoder, "head")
+            heads[name] = encoder.head(task) if own else task.head(encoder.width)
     return MultiTaskModel(encoder, heads, decoders, batchnorm)
 
 

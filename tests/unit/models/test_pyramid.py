@@ -43,7 +43,12 @@ def test_published_encoders_have_their_sizes():
     assert parameter_count(swin) == pytest.approx(27.5e6, rel=0.001)
 
 
-@pytest.mark.parametrize("table", [SMALL, TINY_RESNET, TINY_SWIN], ids=lambda t: t["name"])
+DEEP = {"decoder": "deeplabv3", "rates": [1, 2]}
+DEEPER = {"decoder": "deeplabv3plus", "rates": [1, 2, 3]}
+TABLES = [SMALL, TINY_RESNET, TINY_SWIN, SMALL | DEEP, TINY_RESNET | DEEPER, TINY_SWIN | DEEPER]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t["name"] + t.get("decoder", ""))
 def test_every_pixel_gets_an_answer_and_every_parameter_a_role(table):
     model = made(table)
     outputs = model(torch.randn(2, 3, 64, 64))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from copy import copy
 from typing import NamedTuple, TypeAlias
 
 from consort.history import Row
@@ -35,6 +36,18 @@ class Measurements:
         self.notes: dict[str, Notes] = defaultdict(dict)
         for row in rows:
             self._take(row)
+
+    def of(self, clients: Container[str]) -> Measurements:
+        """The same, with the scores of some clients only."""
+        some = copy(self)
+        some.scores = {
+            series: {
+                number: {client: score for client, score in scores.items() if client in clients}
+                for number, scores in rounds.items()
+            }
+            for series, rounds in self.scores.items()
+        }
+        return some
 
     def _take(self, row: Row) -> None:
         series = Series(row.task, row.metric, row.split, row.model)

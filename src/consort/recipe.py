@@ -76,6 +76,15 @@ class Published:
     """Whether the paper prints 61.2 where we measure 0.612."""
     higher_is_better: bool = True
     """Which way the metric points, if it is not one that stands for a task."""
+    group: str = ""
+    """Of which clients they are, if not of all."""
+    task: str = ""
+    """Of which task they are, if not of all that have this metric."""
+
+    @property
+    def narrow(self) -> str:
+        """Of what in particular they are, in words."""
+        return ", ".join(filter(None, (self.group, self.task)))
 
 
 @dataclass(frozen=True, config=_STRICT)

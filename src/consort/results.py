@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -75,6 +75,14 @@ class Result:
             about=about,
             _measured=measured,
         )
+
+    def only(self, group: str = "", task: str = "") -> Result:
+        """The same run, as if it had only the clients of a group, or only one task."""
+        tasks = {name: about for name, about in self.tasks.items() if task in ("", name)}
+        if not group:
+            return replace(self, tasks=tasks)
+        clients = {c: about for c, about in self.clients.items() if about["group"] == group}
+        return replace(self, clients=clients, tasks=tasks, _measured=self._measured.of(clients))
 
     @property
     def series(self) -> list[Series]:

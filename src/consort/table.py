@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from consort.results import Result
@@ -60,12 +60,29 @@ def by_algorithm(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def compare_table(results: Sequence[Result], published: Sequence[Published] = ()) -> list[Line]:
-    """One line per algorithm, and per metric where tasks have different ones or papers others."""
-    return [
-        _line(algorithm, runs, metric, higher, _published(runs[0].algorithm, metric, published))
-        for algorithm, runs in by_algorithm(results).items()
-        for metric, higher in _metrics(runs[0], published).items()
-    ]
+    """One line per algorithm, and per metric where tasks have different ones or papers others.
+
+    What papers report of one task, or of one group of clients, has lines of its own.
+    """
+    overall = [source for source in published if not source.narrow]
+    narrow = [source for source in published if source.narrow]
+    lines = []
+    for algorithm, runs in by_algorithm(results).items():
+        for metric, higher in _metrics(runs[0], overall).items():
+            value = _published(runs[0].algorithm, metric, overall)
+            lines.append(_line(algorithm, runs, metric, higher, value))
+        for source in narrow:
+            lines += _narrow_line(algorithm, runs, source)
+    return lines
+
+
+def _narrow_line(algorithm: str, runs: Sequence[Result], source: Published) -> Iterator[Line]:
+    parts = [run.only(source.group, source.task) for run in runs]
+    metrics = _metrics(parts[0], [source])
+    if all(part.over_last_rounds(source.metric) for part in parts):
+        value = _published(runs[0].algorithm, source.metric, [source])
+        line = _line(algorithm, parts, source.metric, metrics[source.metric], value)
+        yield replace(line, metric=f"{source.metric} of {source.narrow}")
 
 
 def last_rounds(lines: Sequence[Line]) -> str:

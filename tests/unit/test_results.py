@@ -25,14 +25,14 @@ DEPTH = {"depth": {"metric": "rmse", "higher_is_better": False}}
 TEXTURE = {"texture": {"metric": "accuracy", "higher_is_better": True}}
 
 
-def run(folder, rows, tasks=SHAPE, reports="global", algorithm="fedavg", seed=0):
+def run(folder, rows, tasks=SHAPE, reports="global", algorithm="fedavg", seed=0, clients=()):
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "algorithm": algorithm,
         "seed": seed,
         "reports": reports,
         "tasks": tasks,
-        "clients": {},
+        "clients": dict(clients),
     }
     (folder / "run.json").write_text(json.dumps(about))
     history = History(folder / "history.jsonl")
@@ -401,6 +401,36 @@ def test_a_published_metric_that_stands_for_no_task_has_a_line_too(tmp_path):
     assert [line.higher_is_better for line in lines] == [True, True, False]
     assert [line.worst.mean for line in lines] == [0.5, 0.2, 0.3]
     assert [line.published for line in lines] == [None, 0.8, None]
+
+
+def test_what_is_published_of_a_group_or_a_task_has_lines_of_its_own(tmp_path):
+    tasks = {task: {"metric": "miou", "higher_is_better": True} for task in ("parts", "segment")}
+    groups = {"a": "one", "b": "rooms", "c": "rooms"}
+    values = {
+        ("a", "parts"): 0.1,
+        ("b", "segment"): 0.2,
+        ("c", "segment"): 0.4,
+        ("b", "parts"): 0.8,
+    }
+    rows = [score(1, v, c, t, metric="miou") for (c, t), v in values.items()]
+    rows += [score(1, 9.0, "a", "parts", metric="angle"), Row(1, "seconds", 3.0)]
+    clients = {name: {"group": group} for name, group in groups.items()}
+    result = run(tmp_path, rows, tasks, clients=clients)
+    published = [
+        Published("paper", "miou", {"fedavg": 60}, group="rooms", task="segment"),
+        Published("paper", "miou", {"fedper": 60}, task="parts"),
+        Published("paper", "angle", {"fedavg": 7}, False, False, "one"),
+        Published("paper", "miou", {"fedavg": 50}, group="nobody"),
+        Published("paper", "miou", {"fedavg": 45}),
+    ]
+    whole, rooms, parts, angle = compare_table([result], published)
+    assert (whole.metric, whole.published) == ("miou", 0.45)
+    assert (rooms.metric, rooms.published) == ("miou of rooms, segment", 0.6)
+    assert (rooms.last.mean, rooms.worst.mean) == (pytest.approx(0.3), 0.2)
+    assert rooms.seconds_per_round.mean == 3, "the whole run's"
+    assert (parts.metric, parts.published) == ("miou of parts", None)
+    assert parts.last.mean == pytest.approx(0.45)
+    assert (angle.metric, angle.published, angle.higher_is_better) == ("angle of one", 7, False)
 
 
 @settings(max_examples=20, deadline=None)

@@ -132,7 +132,11 @@ class Screen:
         if self.as_json:
             print(json.dumps(_as_data(results, verdicts, page), indent=1))
             return
-        self.console.print(_table(results, published))
+        table = _table(results, published)
+        if not self.console.is_terminal:  # a file has no edge at which to cut a table off
+            natural = self.console.measure(table, options=self.console.options.update(width=999))
+            self.console.width = max(self.console.width, natural.maximum)
+        self.console.print(table)
         for sentence in idle_models(results):
             self.console.print(f"[yellow]{escape(sentence)}[/yellow]", highlight=False)
         for verdict in verdicts:
@@ -182,7 +186,7 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
     caption += _deltas(results)
     table = Table(title=title, caption=caption)
     table.add_column("algorithm", no_wrap=True)
-    table.add_column("metric", overflow="fold")
+    table.add_column("metric", overflow="fold", min_width=6)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     for line in lines:

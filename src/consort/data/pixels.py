@@ -17,11 +17,6 @@ def scale(images: Tensor) -> Tensor:
     return images.to(torch.float32).div_(127.5).sub_(1)
 
 
-def unscale(inputs: Tensor) -> Tensor:
-    """What `scale` made, as values from 0 to 1."""
-    return (inputs + 1) / 2
-
-
 _MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
 _DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from consort.data.pixels import unscale
 from consort.report.answers import Answered, alike, answers, pictured
 from consort.report.gallery import picture
 from consort.report.html import Html, join, tag
@@ -59,13 +58,19 @@ def _pictures(
     about, runs = study.tasks[task], alike(study)
     look, test = LOOKS[about["kind"]], next(iter(answered.values())).test
     truth = test.targets[task]
-    yield "input", "", unscale(test.inputs)
+    yield "input", "", _stretched(test.inputs)
     yield "truth", "", look.truth(truth)
     for algorithm, found in answered.items():
         run = runs[algorithm]
         value = run.clients_at(run.last_round, task).get(client)
         told = "" if value is None else str(score(value).text)
         yield algorithm, told, look.answer(found.outputs[task], truth)
+
+
+def _stretched(inputs: Tensor) -> Tensor:
+    """Images from black to white, however their values were scaled for the model."""
+    low, high = inputs.amin((1, 2, 3), keepdim=True), inputs.amax((1, 2, 3), keepdim=True)
+    return (inputs - low) / (high - low).clamp(min=1e-12)
 
 
 def _column(name: str, value: str, pixels: Tensor, alt: str) -> Html:

@@ -206,7 +206,8 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     path = folder / "run.json"
     if path.exists():
         written = read_description(folder)
-        before, now = _decisive(written), _decisive(description)
+        filled = _filled_in(written["recipe"], str(path))
+        before, now = _decisive(written | {"recipe": filled}), _decisive(description)
         for key in _DECIDES:
             if before[key] != now[key]:
                 raise UsageError(
@@ -222,6 +223,12 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     if shares is not None:
         save_partition(folder / "partition.json", shares)
     write_file(path, json.dumps(description, indent=1).encode())
+
+
+def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
+    """A recipe as this version writes it down: keys that came later have their defaults."""
+    filled: dict[str, Any] = json.loads(Recipe.wire.dump_json(_recipe_of(written, source)))
+    return filled
 
 
 def _check_partition(path: Path, expected: str) -> None:

@@ -320,6 +320,18 @@ def test_a_folder_belongs_to_one_run(changes, name, seed, what, tmp_path: Path):
         prepare_run(recipe(**changes), name, seed, tmp_path)
 
 
+def test_a_run_of_a_version_with_fewer_keys_goes_on(tmp_path: Path):
+    prepare_run(recipe(), "fedavg", 0, tmp_path).go()
+    path = tmp_path / "run.json"
+    written = json.loads(path.read_text())
+    for key in ("refuse_imprints", "robust", "unseen"):
+        del written["recipe"][key]
+    path.write_text(json.dumps(written))
+    prepare_run(recipe(), "fedavg", 0, tmp_path)
+    with pytest.raises(UsageError, match="another recipe"):
+        prepare_run(recipe(refuse_imprints=True), "fedavg", 0, tmp_path)
+
+
 def test_data_that_changed_since_the_run_began_are_noticed(tmp_path: Path):
     """As when somebody puts other files into the data folder."""
     rng = np.random.default_rng(0)

@@ -109,7 +109,7 @@ def child_flower() -> None:
     """The same among three institutions on this machine, with TLS, keys and SuperNodes."""
     from consort.deployment.credentials import ClientCredentials, ServerCredentials
     from consort.deployment.hub import Hub
-    from consort.deployment.link import free_port
+    from consort.deployment.link.programs import free_port
     from consort.deployment.study import Study
     from consort.engines.flower import Flower, Ledger
     from consort.recipe import load_recipe

@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Any
 
 from consort.deployment.credentials import ClientCredentials
-from consort.deployment.link import ENDED, SuperNode
+from consort.deployment.link.runtime import ENDED
+from consort.deployment.link.supernode import SuperNode
 from consort.deployment.participant import Participant
 from consort.errors import Failure, UsageError
 from consort.recipe import Group, Table, checked

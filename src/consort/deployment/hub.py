@@ -9,7 +9,8 @@ from typing import Any
 
 from consort.deployment.credentials import ServerCredentials
 from consort.deployment.front import Front
-from consort.deployment.link import SuperLink
+from consort.deployment.link.post import Post
+from consort.deployment.link.superlink import SuperLink
 
 
 class Hub:
@@ -34,7 +35,7 @@ class Hub:
             self.nodes = {name: self.link.register(name, key) for name, key in self.keys.items()}
             self.front.start()
             stack.callback(self.front.close)
-            self.post = self.link.open_run()
+            self.post = Post(self.link)
             stack.callback(self.post.close)
             self._opened = stack.pop_all()
         return self

@@ -33,7 +33,7 @@ class Arrival:
 
 
 class Post(Protocol):
-    """What the engine needs of Flower: see `consort.deployment.link.Post`."""
+    """What the engine needs of Flower: see `consort.deployment.link.post`."""
 
     def online(self) -> set[int]:
         """The nodes that are connected now."""

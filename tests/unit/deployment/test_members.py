@@ -17,6 +17,8 @@ from tests.letters import PostOffice, participants
 from tests.unit.cli.command import measured, server_bytes
 
 from consort.assembly import prepare_run
+from consort.deployment.credentials import ClientCredentials
+from consort.deployment.hub import Hub
 from consort.deployment.server import Server
 from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
@@ -194,6 +196,26 @@ def test_a_model_that_nobody_else_has_is_missed_in_the_first_round(unlike, hub, 
     hub.revoked.add(REVOKED)
     with pytest.raises(Failure, match="b-0 is no longer admitted and nobody else has its model"):
         run(unlike, hub, tmp_path / "far", "fedproto")
+
+
+def test_the_hub_admits_a_client_while_its_key_is_the_same(tmp_path):
+    institutions = Institutions(tmp_path)
+    server, request = institutions.server, tmp_path / REVOKED / f"{REVOKED}.request"
+    hub = Hub("localhost:9092", server, server.admitted(), tmp_path / "flower")
+
+    def admitted() -> list[str]:
+        hub.front._fresh = 0.0  # two seconds later, so to speak
+        return [name for name in (*NAMES, "stranger") if hub.admits(name)]
+
+    assert admitted() == list(NAMES)
+    server.revoke(REVOKED)
+    assert admitted() == ["a-0", "c-0"]
+    server.admit(request, 2)
+    assert admitted() == list(NAMES)
+    server.revoke(REVOKED)
+    other = ClientCredentials.create(tmp_path / "other", REVOKED)
+    server.admit(other.request, 2)
+    assert admitted() == ["a-0", "c-0"]
 
 
 def test_the_port_is_opened_for_the_clients_of_the_run_that_are_left(study, hub, tmp_path):

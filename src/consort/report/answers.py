@@ -68,7 +68,7 @@ def alike(study: Study) -> dict[str, Result]:
         for run in runs
         if (run.about["partition"], run.seed) == wanted
     }
-    return dict(sorted(found.items(), key=lambda item: item[1].about["kind"] != ALONE))
+    return dict(sorted(found.items(), key=lambda item: item[1].about.get("kind") != ALONE))
 
 
 def answers(study: Study) -> Answers:
@@ -104,11 +104,15 @@ def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Ans
 
 def _spare(run: Run) -> None:
     """Leaves the clients only the test images that are shown: just the models are wanted."""
-    federation = run.federation
-    federation.members = {
-        client: replace(member, load=partial(_with_few, member))
-        for client, member in federation.members.items()
-    }
+    whole = run.federation
+    few = whole.having(
+        {
+            client: replace(member, load=partial(_with_few, member))
+            for client, member in whole.members.items()
+        }
+    )
+    few.client_ids, few.evaluation_ids = whole.client_ids, whole.evaluation_ids
+    run.federation = few
 
 
 def _with_few(member: Member) -> Splits:

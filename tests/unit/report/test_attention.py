@@ -89,5 +89,12 @@ def test_the_section_has_weights_over_time_too(tmp_path):
     assert other_notes(of_run) == ""
 
 
+def test_the_figures_are_such_as_plotly_accepts(tmp_path):
+    from plotly.graph_objects import Figure
+
+    for figure in figures(section(study(tmp_path))):
+        Figure(figure)
+
+
 def test_nothing_where_nothing_was_noted(tmp_path):
     assert section(Study.of([load_run(tmp_path)])) == ""

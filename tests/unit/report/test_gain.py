@@ -95,6 +95,8 @@ def test_one_seed_has_no_interval_and_no_value_none_either():
 
 
 def test_the_table_and_the_pictures(tmp_path):
+    from plotly.graph_objects import Figure
+
     html = gain(study_of(tmp_path))
     whole, apart = re.findall(r"<tbody>(.*?)</tbody>", html)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", whole)
@@ -109,6 +111,8 @@ def test_the_table_and_the_pictures(tmp_path):
     ]  # fmt: skip
     assert lines[0][3] == Gain([10, 20, 30]).cell.text
     forest, tasks = figures(html)
+    Figure(forest)
+    Figure(tasks)
     assert forest["data"][0]["x"] == pytest.approx([5 / 3], abs=1e-4)
     assert forest["data"][0]["error_x"]["array"] == pytest.approx([8.2804], abs=1e-3)
     assert tasks["data"][0]["y"] == ["a seg", "b depth", "b seg"]

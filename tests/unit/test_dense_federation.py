@@ -73,6 +73,19 @@ def test_heads_never_travel_and_decoders_do():
     assert all(any(has_role(name, "decoders") for name in names) for names in said)
 
 
+def test_it_is_noted_which_decoder_attends_to_which(tmp_path):
+    outcome = play(FedHCA2(LOCAL), federation(), tmp_path, rounds=2)
+    noted = [row for row in outcome.rows if row.metric == "attention"]
+    decoders = [f"{client}/{task}" for client, tasks in CLIENTS.items() for task in tasks]
+    pairs = [f"{one} → {other}" for one in decoders for other in decoders]
+    assert sorted((row.round, row.part) for row in noted) == sorted(
+        (round_, pair) for round_ in (1, 2) for pair in pairs
+    )
+    for one in decoders:
+        shares = [r.value for r in noted if r.round == 2 and r.part.startswith(f"{one} →")]
+        assert sum(shares) == pytest.approx(1)
+
+
 def test_workers_find_the_same_bits(tmp_path):
     def outcome(workers):
         folder = tmp_path / str(workers)

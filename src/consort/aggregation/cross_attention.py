@@ -53,16 +53,19 @@ class Regard:
     def shares(self) -> dict[str, float]:
         """By `client/task → client/task`, with sum 1 for each on the left.
 
-        Of many decoders those with the same task count as one, so that no table grows large.
+        Of many decoders only the tasks are told apart, by the mean over the decoders of each, so
+        that no table grows large.
         """
         many = len(self._tensors) > MOST
         names = {(c, task): task if many else f"{c}/{task}" for c, task in self._tensors}
         alike = Counter(names.values())
-        shares: dict[str, float] = defaultdict(float)
+        shares: dict[tuple[str, str], float] = defaultdict(float)
+        whole: dict[str, float] = defaultdict(float)
         for (one, other), total in self._sums.items():
-            share = total / self._tensors[one] / alike[names[one]]
-            shares[f"{names[one]} → {names[other]}"] += share
-        return dict(shares)
+            share = total / self._tensors[one] / alike[names[other]]
+            shares[names[one], names[other]] += share
+            whole[names[one]] += share
+        return {f"{one} → {other}": s / whole[one] for (one, other), s in shares.items()}
 
 
 def attend(

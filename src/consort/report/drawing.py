@@ -17,7 +17,7 @@ MANY_CLIENTS = 60
 """Beyond this, pictures show distributions in place of single clients."""
 
 GREY = "#8a94a6"
-LESS, EVEN, MORE = "#d9485f", "rgba(138,148,166,0.12)", "#2f9e77"
+LESS, EVEN, MORE = "#d9485f", "#e6eaef", "#2f9e77"
 """Of maps of what lies on either side of something."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 

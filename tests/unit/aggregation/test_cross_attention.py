@@ -120,8 +120,20 @@ def test_of_many_decoders_only_tasks_are_told_apart():
     }
     shares = regarded(many)
     assert shares == pytest.approx(
-        {"depth → depth": 0.25, "depth → seg": 0.75, "seg → depth": 0.25, "seg → seg": 0.75}
+        {"depth → depth": 0.5, "depth → seg": 0.5, "seg → depth": 0.5, "seg → seg": 0.5}
     )
+
+
+def test_of_many_decoders_the_mean_of_a_task_counts_however_many_have_it():
+    rows = {f"c{i}": torch.tensor([3.0 if i < 5 else 0.0]) for i in range(MOST + 6)}
+    tasks = {client: "seg" if int(client[1:]) < 10 else "depth" for client in rows}
+    updates = {c: Params({f"decoders.{tasks[c]}.a": row}) for c, row in rows.items()}
+    weights = attention(torch.stack(list(rows.values())))[:10]
+    seg, depth = float(weights[:, :10].mean()), float(weights[:, 10:].mean())
+    shares = regarded(updates)
+    assert shares["seg → seg"] == pytest.approx(seg / (seg + depth), rel=1e-5)
+    assert shares["seg → seg"] + shares["seg → depth"] == pytest.approx(1)
+    assert shares["depth → depth"] == pytest.approx(0.5)
 
 
 def test_looking_changes_nothing():

@@ -58,16 +58,13 @@ def printed_gap_weights(
 def exponential_gap_weights(
     weights: Sequence[float], gaps: Sequence[float], step: float
 ) -> list[float]:
-    """AFFR+: w exp(step (G - μ) / max |G - μ|), so that nothing has to be cut.
-
-    No weight changes by more than the factor exp(step), before all are scaled back to their sum.
-    """
-    deviations = _from_mean(gaps)
-    unit = max(map(abs, deviations))
-    if unit < ALIKE or step == 0:
+    """AFFR+: w exp(step G), so that small gaps change little and nothing has to be cut."""
+    largest = max(gaps)
+    if largest - min(gaps) < ALIKE or step == 0:
         return list(weights)
-    moved = [w * math.exp(step * d / unit) for w, d in zip(weights, deviations, strict=True)]
-    return [weight * sum(weights) / sum(moved) for weight in moved]
+    moved = [w * math.exp(step * (gap - largest)) for w, gap in zip(weights, gaps, strict=True)]
+    total = sum(moved)
+    return [weight * sum(weights) / total for weight in moved] if total else list(weights)
 
 
 def _from_mean(gaps: Sequence[float]) -> list[float]:

@@ -32,6 +32,7 @@ from consort.scoring import measure, recompute_statistics
 from consort.types import NotNegative, Probability
 
 Rule = Literal["settled", "printed", "feddg_ga", "exponential"]
+Gap = Literal["accuracy", "loss", "relative_loss"]
 ROUNDING = 1e-9
 
 
@@ -50,8 +51,9 @@ class AFFR(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
     step: Probability = 0.8
     """How far a weight may move in the first round: 0 is FedAvg."""
-    gap: Literal["accuracy", "loss"] = "accuracy"
-    """What the own and the global model are compared by, on validation data."""
+    gap: Gap = "accuracy"
+    """What the own and the global model are compared by, on validation data; a relative loss is
+    the difference of two losses divided by their sum."""
     rule: Rule = "settled"
     """How gaps move weights: as they must be meant, as printed, as in FedDG-GA, or by factors."""
     denominator: Denominator = "absolute"
@@ -119,7 +121,10 @@ class AFFR(Algorithm[Server]):
     def gap_to(self, client: Client, last: float | None) -> float | None:
         """By how much the model is worse than it was last; nothing at first."""
         now = self.validated(client)
-        return None if last is None or now is None else self.counted(client, last - now)
+        if last is None or now is None:
+            return None
+        both = abs(last + now) if self.gap == "relative_loss" else 1.0
+        return self.counted(client, (last - now) / both if both else 0.0)
 
     def counted(self, client: Client, gap: float) -> float:
         """The gap, smoothed over rounds, or 0 in the dead zone."""
@@ -138,11 +143,12 @@ class AFFR(Algorithm[Server]):
                 recompute_statistics(client.model, client.data.train)
             client.model.eval()
             found = measure(client.model, client.tasks, client.data.validation)
+        metric = "accuracy" if self.gap == "accuracy" else "loss"
         for task, metrics in found.items():
-            if self.gap not in metrics:
-                raise Failure(f'task {task!r} has no {self.gap}: set another "gap"')
-        mean = fmean(metrics[self.gap] for metrics in found.values())
-        return mean if self.gap == "accuracy" else -mean
+            if metric not in metrics:
+                raise Failure(f'task {task!r} has no {metric}: set another "gap"')
+        mean = fmean(metrics[metric] for metrics in found.values())
+        return mean if metric == "accuracy" else -mean
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
         """The global model on every client's data."""

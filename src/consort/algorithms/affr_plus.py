@@ -1,15 +1,15 @@
-"""AFFR with smoothed gaps of the loss, which multiply weights in the place of moving them.
+"""AFFR with smoothed relative gaps of the loss, which multiply weights in place of moving them.
 
 Our own. Accuracies of verification soon are all near 100 %, and with few validation examples they
-jump; losses tell more, a mean over rounds jumps less, and factors never throw a client out.
+jump; losses tell more, and a mean over rounds jumps less. AFFR always takes a whole step, however
+small the largest gap is; here small gaps change little, and no client is thrown out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from consort.algorithms.affr import AFFR, Rule
+from consort.algorithms.affr import AFFR, Gap, Rule
 from consort.types import Probability
 
 
@@ -17,6 +17,7 @@ from consort.types import Probability
 class AFFRPlus(AFFR):
     """AFFR whose weights grow by a factor where the global model has been worse for long."""
 
-    gap: Literal["accuracy", "loss"] = "loss"
+    gap: Gap = "relative_loss"
     rule: Rule = "exponential"
+    per_client: bool = False
     memory: Probability = 0.5

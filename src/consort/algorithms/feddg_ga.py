@@ -7,9 +7,8 @@ Adjustment, CVPR 2023 (FedDG-GA), with the weights as in the released code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from consort.algorithms.affr import AFFR, Rule
+from consort.algorithms.affr import AFFR, Gap, Rule
 from consort.types import NotNegative, Probability
 
 
@@ -18,7 +17,7 @@ class FedDGGA(AFFR):
     """AFFR's forerunner: gaps of the loss, not centred, from equal weights."""
 
     step: Probability = 0.2
-    gap: Literal["accuracy", "loss"] = "loss"
+    gap: Gap = "loss"
     rule: Rule = "feddg_ga"
     dead_zone: NotNegative = 0.0
     equal_start: bool = True

@@ -239,18 +239,27 @@ def inspect(
     scale: Scale = None,
     data: Data = None,
     out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="How unlike clients' pictures are; reads them all.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Show the federation before training: who holds what, with which model, for which tasks."""
     from consort.assembly import assemble
     from consort.cli.show import Screen
+    from consort.report import unlike
     from consort.report.inspect import write_inspection
 
     path, loaded = _recipe(recipe, scale, changes)
     number = loaded.seeds[0] if seed is None else seed
-    description = assemble(loaded, number, data).description
-    page = write_inspection(description, out or _default_folder(path, scale) / "inspect.html")
+    assembly = assemble(loaded, number, data)
+    description = assembly.description
+    page = write_inspection(
+        description,
+        out or _default_folder(path, scale) / "inspect.html",
+        unlike.pictures(assembly.federation) if pictures else None,
+    )
     Screen(quiet, json).federation(description, page)
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from consort.report import holdings
 from consort.report.document import write_page
-from consort.report.html import Html, details, tag, tiles
+from consort.report.html import Content, Html, details, tag, tiles
 from consort.report.skew import gini, label_distance
 
 
-def write_inspection(description: Mapping[str, Any], path: Path) -> Path:
+def write_inspection(
+    description: Mapping[str, Any], path: Path, unlike: Content | None = None
+) -> Path:
     """Writes a page about a federation that has not been trained yet."""
     clients, tasks = description["clients"], description["tasks"]
     return write_page(
@@ -24,6 +26,7 @@ def write_inspection(description: Mapping[str, Any], path: Path) -> Path:
         {
             "Overview": _overview(clients),
             "Who holds what": holdings.pictures(clients, tasks),
+            "How unlike pictures are": unlike,
             "Tasks, models, groups": holdings.tables(clients, tasks),
             "Settings": details("Recipe", tag("pre", json.dumps(description["recipe"], indent=2))),
         },

@@ -65,11 +65,11 @@ def test_the_printed_fraction_loses_its_denominator_and_has_the_other_sign():
 
 
 def test_factors_by_hand():
-    """The mean gap is 0.02, so that deviations are 0, -1 and 1 times the largest one."""
-    moved = [0.2, 0.3 / math.exp(0.5), 0.5 * math.exp(0.5)]
+    moved = [w * math.exp(0.5 * gap) for w, gap in zip(WEIGHTS, GAPS, strict=True)]
     expected = [weight / sum(moved) for weight in moved]
     assert exponential_gap_weights(WEIGHTS, GAPS, 0.5) == pytest.approx(expected)
     assert exponential_gap_weights([0.0, 1.0], [1.0, 0.0], 1.0) == [0.0, 1.0]
+    assert exponential_gap_weights([0.0, 1.0], [1e6, 0.0], 1.0) == [0.0, 1.0]
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=6), st.floats(0, 1))

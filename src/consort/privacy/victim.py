@@ -25,6 +25,7 @@ from consort.privacy.attacks.membership import (
     FEWEST,
     Membership,
     Scores,
+    likelihood_ratio,
     losses,
     tell_members,
     within_class,
@@ -44,6 +45,7 @@ BINS = 128
 MOST = 400
 """Members and others whose losses are looked at."""
 REFERENCE_EPOCHS = 10
+SHADOWS = 8
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,26 @@ class Victim:
         else:
             easier = [losses(reference, self.tasks, part) for part in (train, test)]
             found["loss minus that of a reference"] = told(easier[0] - members, easier[1] - others)
+        found[f"likelihood ratio, {SHADOWS} shadow models"] = self._ratio(
+            local, (train, test), (members, others), told
+        )
         return found
+
+    def _ratio(
+        self,
+        local: LocalTraining,
+        parts: Sequence[Examples],
+        seen: Sequence[Scores],
+        told: Callable[[Scores, Scores], Membership],
+    ) -> Membership | str:
+        shadows = self.shadows(local)
+        if isinstance(shadows, str):
+            return shadows
+        one, other = (
+            likelihood_ratio(own, [losses(shadow, self.tasks, part) for shadow in shadows])
+            for own, part in zip(seen, parts, strict=True)
+        )
+        return told(one, other)
 
     def _labels(self, examples: Examples) -> NDArray[np.int64] | None:
         for target in examples.targets.values():
@@ -186,6 +207,24 @@ class Victim:
         similar = self.data.validation
         if not len(similar):
             return "There are no validation examples to train a reference on."
+        return self._trained(local, similar, "reference")
+
+    def shadows(self, local: LocalTraining) -> list[MultiTaskModel] | str:
+        """Models of the same kind, each of a random half of the validation data."""
+        similar = self.data.validation
+        if len(similar) < 2 * FEWEST:
+            return f"There are fewer than {2 * FEWEST} validation examples for shadow models."
+        found = []
+        for number in range(SHADOWS):
+            generator = generator_for(self.seed, self.client, "shadow", number)
+            half = torch.randperm(len(similar), generator=generator)[: len(similar) // 2]
+            model = self._trained(local, similar.take(half), f"shadow {number}")
+            if isinstance(model, str):
+                return model
+            found.append(model)
+        return found
+
+    def _trained(self, local: LocalTraining, similar: Examples, name: str) -> MultiTaskModel | str:
         model = copy.deepcopy(self.fresh())
         model.companion = None
         client = Client(
@@ -194,11 +233,11 @@ class Victim:
             dict(self.tasks),
             replace(self.data, train=similar),
             {},
-            generator_for(self.seed, self.client, "reference"),
+            generator_for(self.seed, self.client, name),
             1,
             1,
         )
-        torch.default_generator.manual_seed(derive(self.seed, self.client, "reference"))
+        torch.default_generator.manual_seed(derive(self.seed, self.client, name))
         try:
             replace(local, epochs=REFERENCE_EPOCHS, steps=None, warmup=0).run(client)
         except ConsortError as error:

@@ -54,8 +54,8 @@ _IMPRINT = (
 _MEMBERSHIP = (
     "Training examples tend to have smaller losses than test examples. An attacker that holds the "
     "model tells them apart by the loss, by the loss within a class, and by how much smaller it is "
-    "than that of a reference model of the same kind that was trained on validation data. AUC 0.5 "
-    "and advantage 0 are chance; ± is one standard error."
+    "than that of a reference model of the same kind that was trained on validation data, or of "
+    "several shadow models. AUC 0.5 and advantage 0 are chance; ± is one standard error."
 )
 _INFORMATION = (
     "As papers report them, from histograms. Lower numbers are not by themselves more private."

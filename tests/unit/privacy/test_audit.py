@@ -197,7 +197,20 @@ def test_what_was_learnt_by_heart_is_told_from_the_same_inputs_with_other_labels
     told = replace(someone, data=data).membership(model, LocalTraining())
     assert told["loss"].auc == 1.0
     assert told["loss"].advantage >= 0.8  # the threshold may cost one of five
-    assert set(told) == {"loss", "loss within its class", "loss minus that of a reference"}
+    assert set(told) == {
+        "loss",
+        "loss within its class",
+        "loss minus that of a reference",
+        "likelihood ratio, 8 shadow models",
+    }
+    assert told["likelihood ratio, 8 shadow models"].auc > 0.8
+
+
+def test_shadow_models_need_examples_to_be_trained_on():
+    someone = victim(train=10)
+    few = replace(someone.data, validation=someone.data.validation.rows(0, 7))
+    told = replace(someone, data=few).shadows(LocalTraining())
+    assert told == "There are fewer than 8 validation examples for shadow models."
 
 
 def test_too_few_examples_say_so():

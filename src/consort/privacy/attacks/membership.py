@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from consort.tasks import Task
 Scores = NDArray[np.float64]
 FEWEST = 4
 """Examples of each kind without which nothing can be said."""
+_LEAST = 1e-12
+"""A loss of 0 would be boundless certainty."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,24 @@ def within_class(scores: Scores, labels: NDArray[np.int64], known: NDArray[np.bo
         if (alike & known).any():
             found[alike] = scores[alike] - scores[alike & known].mean()
     return found
+
+
+def likelihood_ratio(losses: Scores, shadows: Sequence[Scores]) -> Scores:
+    """How much surer a model is of examples than models that never saw them: offline LiRA.
+
+    Carlini, Chien, Nasr, Song, Terzis and Tramer: Membership Inference Attacks From First
+    Principles, S&P 2022; with one deviation for all examples, as they advise for few models.
+    """
+    strange = np.mean([sureness(shadow) for shadow in shadows], axis=0)
+    scores: Scores = sureness(losses) - strange
+    return scores
+
+
+def sureness(losses: Scores) -> Scores:
+    """The logarithm of the odds p : 1 - p, if a loss is -log p."""
+    positive = np.maximum(losses, _LEAST)
+    odds: Scores = -(positive + np.log(-np.expm1(-positive)))
+    return odds
 
 
 @torch.inference_mode()

@@ -18,7 +18,9 @@ from consort.privacy.attacks.inversion import cosine, invert, total_variation
 from consort.privacy.attacks.membership import (
     area_error,
     best_threshold,
+    likelihood_ratio,
     losses,
+    sureness,
     tell_members,
     within_class,
 )
@@ -125,6 +127,21 @@ def test_scores_within_a_class_forget_how_hard_the_class_is():
     known = np.array([True, False, True, False, False])
     scores = within_class(np.array([1.0, 2.0, 11.0, 13.0, 7.0]), labels, known)
     assert scores.tolist() == [0.0, 1.0, 0.0, 2.0, 1.0]  # of class 2 nothing is known: 7 - 6
+
+
+def test_sureness_is_the_logarithm_of_the_odds():
+    chances = np.array([0.1, 0.5, 0.99])
+    assert sureness(-np.log(chances)) == pytest.approx(np.log(chances / (1 - chances)))
+    assert np.isfinite(sureness(np.array([0.0, 1e-300, 1e4]))).all()
+
+
+def test_shadow_models_take_away_how_hard_an_example_is():
+    hardness = np.linspace(0.1, 3, 40)
+    shadows = [hardness * factor for factor in (0.9, 1.1)]
+    members, others = likelihood_ratio(hardness * 0.7, shadows), likelihood_ratio(hardness, shadows)
+    assert tell_members(members, others).auc == 1.0
+    assert tell_members(-hardness * 0.7, -hardness).auc < 0.8
+    assert others == pytest.approx(np.zeros(40), abs=0.02)
 
 
 def test_losses_of_single_examples_have_the_loss_of_the_batch_as_their_mean():

@@ -28,7 +28,7 @@ def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Pay
     for name, meter in read.get("test", {}).items():
         if "validation" in read and isinstance(meter, Calibrated):
             meter.calibrate(read["validation"][name])
-    found = {
+    found: Payload = {
         name: {"n": len(splits[name]), "tasks": {t: meter.compute() for t, meter in meters.items()}}
         for name, meters in read.items()
     }

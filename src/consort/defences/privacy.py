@@ -7,7 +7,7 @@ McMahan, Ramage, Talwar and Zhang: Learning Differentially Private Recurrent Lan
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from consort.algorithm import Algorithm
     from consort.client import State
     from consort.federation import Federation
+    from consort.tasks import Task
 
 LEDGER = "privacy ledger"
 """Where a client remembers what it has spent: [sampling rate, steps], once for every rate."""
@@ -71,6 +72,7 @@ class Privacy:
             raise UsageError("privacy.level = 'example' counts each example once: no local.balance")
         for client in federation.client_ids:
             _refuse_batchnorm(client, federation.blueprint(client).model)
+            _refuse_comparisons(client, federation.members[client].tasks)
 
     def protected(
         self, content: Payload, received: Payload, state: State, generator: Generator
@@ -141,6 +143,15 @@ def _is_parameters(value: Any) -> bool:
     """Of anything else, keys and shapes may tell what a client holds: which classes, how many."""
     many = isinstance(value, list | tuple)
     return isinstance(value, Params) or (many and all(isinstance(v, Params) for v in value))
+
+
+def _refuse_comparisons(client: str, tasks: Mapping[str, Task]) -> None:
+    for name, task in tasks.items():
+        if getattr(task, "compares_examples", False):
+            raise UsageError(
+                f"privacy.level = 'example' needs a loss of every example alone, but {name} of "
+                f"client {client} compares examples: use privacy.level = 'client'"
+            )
 
 
 def _refuse_batchnorm(client: str, model: nn.Module) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -25,12 +27,18 @@ def padded(images: Tensor, multiple: int) -> Tensor:
 
 
 def convolution(
-    inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = False
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    stride: int = 1,
+    padding: int = 0,
+    bias: bool = False,
+    norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
 ) -> nn.Sequential:
-    """A convolution with BatchNorm and ReLU."""
+    """A convolution with BatchNorm, or another norm of so many channels, and ReLU."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=bias),
-        nn.BatchNorm2d(outputs),
+        norm(outputs),
         nn.ReLU(inplace=True),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
+from typing import Literal
 
 from pydantic import PositiveFloat
 from torch import Tensor, nn
@@ -16,22 +18,29 @@ SMALLEST_SIDE = 2 ** len(MAPS)
 
 
 class Siamese(nn.Module):
-    """Four 3x3 convolutions with BatchNorm and pooling for each of two pictures; `scale` thins.
+    """Four 3x3 convolutions with a norm and pooling for each of two pictures; `scale` thins.
 
+    The norm is BatchNorm, or GroupNorm with one group: DP-SGD cannot take what mixes examples.
     Features are the mean of each map, of the first picture and then of the second.
     """
 
     measure = staticmethod(pair_shape)
 
-    def __init__(self, shape: tuple[int, int, int], scale: PositiveFloat = 1.0) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        scale: PositiveFloat = 1.0,
+        norm: Literal["batch", "group"] = "batch",
+    ) -> None:
         super().__init__()
         channels, *sides = shape
         if min(sides) < SMALLEST_SIDE:
             raise UsageError(f"it needs images of at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels")
         maps = [channels, *(thinned(full, scale) for full in MAPS)]
+        kind = nn.BatchNorm2d if norm == "batch" else partial(nn.GroupNorm, 1)
         self.convolutions = nn.Sequential(
             *(
-                nn.Sequential(convolution(*pair, 3, padding=1), nn.MaxPool2d(2))
+                nn.Sequential(convolution(*pair, 3, padding=1, norm=kind), nn.MaxPool2d(2))
                 for pair in pairwise(maps)
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -134,6 +135,8 @@ class Verification:
     embedding: int = 128
     normalised: bool = False
     """Whether embeddings are scaled to length 1."""
+    compares_examples: ClassVar[bool] = True
+    """Its loss is not a sum of those of single examples."""
     metric: str = "eer"
     higher_is_better: bool = False
 

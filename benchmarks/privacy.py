@@ -1,0 +1,196 @@
+"""What fingerprints, their protection and the audit cost.
+
+AFFR's desk scale: pairs of fingerprints of 96 x 96 pixels and the Siamese CNN at a quarter of its
+width. The audit is that of a run of AFFR at the scale `synthetic`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from measure import Report, ratio, take_turns, timed
+
+FINGERS, IMPRESSIONS, SIDE = 16, 4, 96
+CLIENTS, PAIRS, BATCH, EPOCHS, REPEATS = 4, 96, 32, 2, 3
+PARAMETERS, MASKING = 1_000_000, 20
+AUDIT = "--no-audit" not in sys.argv
+"""It takes minutes."""
+
+
+def dataset(fingers: int, impressions: int):  # noqa: ANN201
+    from consort.data.synthetic.fingerprints import synthetic_fingerprints
+
+    return synthetic_fingerprints(0, fingers=fingers, impressions=impressions, size=SIDE)
+
+
+def made() -> dict[str, float]:
+    """Fingerprints per second of CPU."""
+    dataset(1, 2)
+    measured = timed(lambda: dataset(FINGERS, IMPRESSIONS))
+    return {"per_second": FINGERS * IMPRESSIONS / measured["cpu"]}
+
+
+def obfuscated() -> dict[str, float]:
+    """Fingerprints per second of CPU that FP-DFSN obfuscates, all of them unlike."""
+    from consort.privacy.obfuscation import FpDfsn
+
+    found = dataset(FINGERS, IMPRESSIONS)
+    prints = torch.unique(found.prepare(found.examples.inputs).view(-1, SIDE, SIDE), dim=0)
+    FpDfsn()(prints[:1], 0)
+    measured = timed(lambda: FpDfsn()(prints, 0))
+    return {"per_second": len(prints) / measured["cpu"]}
+
+
+def examples(seed: int, count: int, task: str):  # noqa: ANN201
+    from consort import Examples
+
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.rand(count, 2, 1, SIDE, SIDE, generator=generator)
+    return Examples(pairs, {task: torch.randint(0, 10, (count,), generator=generator)})
+
+
+def rounds(name: str) -> dict[str, float]:
+    """One round, evaluation left out; as in the recipes, a fifth of the pairs are validated."""
+    from consort import Federation, LocalTraining, Member, ModelSpec, Replies, Run, Schedule, Splits
+    from consort.algorithms.registry import find_algorithm
+    from consort.tasks.verification import Verification
+
+    spec = ModelSpec.of({"name": "siamese", "scale": 0.25})
+
+    def member(seed: int) -> Member:
+        train, held_out = (examples(seed, n, "verify") for n in (PAIRS, PAIRS // 4))
+        return Member.of({"verify": Verification()}, spec, Splits(train, held_out, held_out))
+
+    kind = find_algorithm(name)
+    kind.evaluate = lambda *_: Replies({})
+    algorithm = kind(LocalTraining(batch=BATCH, epochs=EPOCHS, optimizer="adam", lr=0.001))
+    members = Federation({f"c{number}": member(number) for number in range(CLIENTS)})
+    Run(members, algorithm, Schedule(1, evaluate_every=0)).go()
+    return timed(lambda: Run(members, algorithm, Schedule(1, evaluate_every=0)).go())
+
+
+def training(kind: str) -> dict[str, float]:
+    """Local epochs on fingers that are to be named: verification has no losses of single pairs."""
+    from consort import Classification, Federation, LocalTraining, Member, ModelSpec, Splits
+    from consort.client import Client
+    from consort.defences.privacy import Privacy
+
+    norm = "batch" if kind == "plain" else "group"
+    spec = ModelSpec.of({"name": "siamese", "scale": 0.25, "norm": norm})
+    data, tasks = examples(0, 4 * PAIRS, "name"), {"name": Classification(10)}
+    members = Federation({"c": Member.of(tasks, spec, Splits(data, data, data))})
+    members.compute.apply()
+    client = Client(
+        "c",
+        members.blueprint("c").model,
+        tasks,
+        members.data("c"),
+        {},
+        torch.Generator().manual_seed(0),
+        1,
+        1,
+        privacy=Privacy("example") if kind == "private" else None,
+    )
+    local = LocalTraining(batch=BATCH, lr=0.01)
+    local.run(client)
+    return timed(lambda: local.run(client))
+
+
+def masking() -> dict[str, float]:
+    """All that clients and server compute for one secure mean of large models."""
+    from consort.algorithms.fedavg import FedAvg
+    from consort.defences import secure_client
+    from consort.defences.secure import Secure, Secured
+    from consort.messages import HIDDEN_AMONG, Call, Replies, Reply
+    from consort.params import Params
+
+    secure, ids = Secure(), [f"c{number:02d}" for number in range(MASKING)]
+    states: dict[str, dict] = {client: {} for client in ids}
+    content = {"model": Params({"w": torch.rand(PARAMETERS)}), "examples": 100}
+
+    class Clients:
+        def deliver(self, calls):  # noqa: ANN001, ANN202
+            for call in calls:
+                state = states[call.client]
+                step = secure_client.STEPS.get(call.method)
+                if step:
+                    answer = step(secure, call.client, state, **call.payload)
+                else:
+                    answer = secure_client.hidden(
+                        call.client, state, call.payload[HIDDEN_AMONG], content, FedAvg.averages
+                    )
+                yield Reply(call.client, answer)
+
+    def mean() -> Params:
+        calls = [Call(client, "train", 1, 0, 0, {}) for client in ids]
+        replies = Secured(Clients(), secure, FedAvg(), print).deliver(calls)
+        return Replies({r.client: r.content for r in replies}).mean("model", "examples")
+
+    difference = (mean() - content["model"]).norm()
+    return timed(mean) | {"difference": difference}
+
+
+def audited() -> dict[str, float]:
+    """The audit of a run of one round; how many there were does not matter to it."""
+    from consort.assembly import prepare_run
+    from consort.privacy.audit import audit
+    from consort.recipe import load_recipe
+    from consort.shipped import find_recipe
+
+    path = find_recipe("affr/single")
+    recipe = load_recipe(path, "synthetic", ["run.rounds=1", "run.evaluate_every=0"])
+    with tempfile.TemporaryDirectory() as folder:
+        prepare_run(recipe, "affr", 0, Path(folder)).go()
+        return timed(lambda: audit(Path(folder)))
+
+
+WORK = {
+    "made": made,
+    "obfuscated": obfuscated,
+    "round": rounds,
+    "train": training,
+    "masking": masking,
+    "audit": audited,
+}
+
+
+def child(kind: str, *arguments: str) -> None:
+    from consort.compute import Compute
+
+    Compute().apply()
+    print(json.dumps(WORK[kind](*arguments)))
+
+
+def main() -> None:
+    report = Report()
+    contenders = [("made",), ("obfuscated",), ("round", "fedavg"), ("round", "affr")]
+    contenders += [("train", "plain"), ("train", "group"), ("train", "private"), ("masking",)]
+    turns = take_turns(__file__, contenders, REPEATS)
+
+    def median(name: str, what: str) -> float:
+        return statistics.median(turn[what] for turn in turns[name])
+
+    report.line("synthetic fingerprints per second", median("made", "per_second"), ">=20")
+    report.line("FP-DFSN: images per second", median("obfuscated", "per_second"), ">=50")
+    found = ratio(turns, "round affr", "round fedavg", "cpu")
+    report.line("affr / fedavg, CPU of a round", found, "<=1.15")
+    found = ratio(turns, "train private", "train plain", "cpu")
+    report.line("DP-SGD with GroupNorm / plain with BatchNorm, CPU", found, "<=3")
+    found = ratio(turns, "train private", "train group", "cpu")
+    report.line("DP-SGD / plain, both with GroupNorm, CPU", found, "<=3")
+    seconds = median("masking", "cpu")
+    report.line(f"masks of {MASKING} clients, {PARAMETERS:,} numbers: CPU seconds", seconds, "<=3")
+    report.line("and difference from the mean", median("masking", "difference"), "<=1e-4")
+    if AUDIT:
+        minutes = take_turns(__file__, [("audit",)], 1)["audit"][0]["cpu"] / 60
+        report.line("audit of a desk run: CPU minutes", minutes, "<=10")
+    report.finish()
+
+
+if __name__ == "__main__":
+    child(*sys.argv[2:]) if "--child" in sys.argv else main()

@@ -15,13 +15,17 @@ from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedala import FedALA
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedproto import FedProto
+from consort.data.examples import Examples, Splits
 from consort.defences.dp_sgd import clipped_sums, drawn
 from consort.defences.privacy import Privacy, spend, spent
 from consort.errors import ClientFailed, UsageError
+from consort.federation import Federation, Member
 from consort.local import LocalTraining
+from consort.models.registry import ModelSpec
 from consort.params import Params
 from consort.randomness import generator_for
 from consort.run import Run, Schedule
+from consort.tasks.verification import Verification
 
 LOCAL = LocalTraining(lr=0.1, batch=16)
 EXACT = 1e-9
@@ -149,6 +153,16 @@ def test_batchnorm_is_refused(normed_encoder):
     with pytest.raises(UsageError, match=r"BatchNorm \(encoder\.norm in the model of client c0\)"):
         finished(Privacy("example"), model={"name": "normed"})
     finished(Privacy("client"), model={"name": "normed"})
+
+
+def test_losses_that_compare_examples_are_refused():
+    pairs = Examples(torch.rand(4, 2, 1, 16, 16), {"verify": torch.arange(4)})
+    spec = ModelSpec.of({"name": "siamese", "scale": 0.125, "norm": "group"})
+    member = Member.of({"verify": Verification()}, spec, Splits(pairs, pairs, pairs))
+    federation = Federation({"a": member})
+    with pytest.raises(UsageError, match="but verify of client a compares examples"):
+        Run(federation.protected(Privacy("example")), FedAvg(LOCAL))
+    Run(federation.protected(Privacy("client")), FedAvg(LOCAL))
 
 
 def test_algorithms_that_are_not_covered_are_refused():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -21,6 +23,7 @@ from consort.algorithms.fedavg import FedAvg, Server
 from consort.algorithms.fedprox import FedProx
 from consort.algorithms.qfedavg import QFedAvg
 from consort.algorithms.scaffold import Scaffold
+from consort.assembly import prepare_run, refuse_impossible, resume_run
 from consort.checkpoint import StateStore
 from consort.defences import secure_client
 from consort.defences.masks import as_bytes, as_rows, secret_of
@@ -35,6 +38,7 @@ from consort.errors import Failure, Refused, UsageError
 from consort.local import LocalTraining
 from consort.messages import Call, Payload, Replies, Reply
 from consort.params import Params
+from consort.recipe import recipe_of
 from consort.run import Run, Schedule
 
 pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
@@ -410,6 +414,39 @@ def test_noise_is_added_before_the_masks():
     assert (hidden.server.model - plain.server.model).norm() < 1e-6
     spent = [[row.value for row in run.history if row.metric == "epsilon"] for run in runs]
     assert spent[0] == spent[1] != []
+
+
+RECIPE = """
+clients = 3
+secure = { threshold = 0.9 }
+data = { name = "synthetic_vectors", classes = 3, features = 4, examples = 60 }
+model = { name = "mlp", hidden = [4] }
+run = { rounds = 1 }
+[algorithms.fedavg]
+[algorithms.ours]
+kind = "fedavg"
+secure = { threshold = 0.7 }
+[algorithms.fedamp]
+"""
+
+
+def test_a_recipe_asks_for_it_and_a_comparison_refuses_it_at_once(tmp_path):
+    recipe = recipe_of(tomllib.loads(RECIPE), "recipe")
+    assert recipe.around("fedavg").secure == Secure(0.9)
+    assert recipe.around("ours").secure == Secure(0.7)
+    empty = recipe_of(tomllib.loads(RECIPE) | {"secure": {}}, "recipe")
+    assert empty.around("fedavg").secure == Secure()
+    none = {k: v for k, v in tomllib.loads(RECIPE).items() if k != "secure"}
+    assert recipe_of(none, "recipe").around("fedavg").secure is None
+    with pytest.raises(UsageError, match=r"fedamp: \[secure\] shows the server nothing but means"):
+        refuse_impossible(recipe, ["fedavg", "fedamp"], 0, None)
+    run = prepare_run(recipe, "ours", 0, tmp_path)
+    assert run.federation.secure == Secure(0.7)
+    assert json.loads((tmp_path / "run.json").read_text())["secure"] == {"threshold": 0.7}
+    run.go()
+    assert resume_run(tmp_path).federation.secure == Secure(0.7)
+    with pytest.raises(UsageError, match=r"key secure\.threshold"):
+        recipe_of(tomllib.loads(RECIPE) | {"secure": {"threshold": 0.5}}, "recipe")
 
 
 def test_a_subclass_with_a_round_of_its_own_says_anew_what_it_needs():

@@ -36,6 +36,13 @@ def test_pairs_do_not_see_each_other_in_testing():
     assert torch.allclose(twin(batch)["verify"][1:2], twin(batch[1:2])["verify"], atol=1e-6)
 
 
+def test_with_group_norm_pairs_never_see_each_other():
+    twin = model(scale=0.25, norm="group").train()
+    batch = torch.rand(3, *PAIR.shape)
+    assert torch.allclose(twin(batch)["verify"][1:2], twin(batch[1:2])["verify"], atol=1e-6)
+    assert parameter_count(twin) == parameter_count(model(scale=0.25))
+
+
 def test_what_it_cannot_take():
     with pytest.raises(UsageError, match="at least 16x16 pixels"):
         model(torch.rand(2, 1, 12, 40))

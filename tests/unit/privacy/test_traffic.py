@@ -7,6 +7,7 @@ import torch
 from tests.contract.helpers import make
 from tests.helpers import assert_same, tiny_federation
 
+from consort.defences.secure import Secure
 from consort.errors import Failure
 from consort.messages import Call, Reply
 from consort.params import Params
@@ -47,6 +48,21 @@ def test_what_is_heard_is_what_the_server_averaged(tmp_path):
     )
     for name, tensor in run.server.model.items():
         torch.testing.assert_close(total[name], tensor)
+
+
+def test_masked_answers_are_heard_as_such(tmp_path):
+    pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
+    pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
+    federation = tiny_federation(3).protected(None, Secure())
+    run = Run(federation, make("fedavg"), Schedule(2), folder=tmp_path)
+    run.go()
+    traffic = last_traffic(run, ["c0"])
+    assert traffic.same
+    assert [call.method for call, _ in traffic.exchanges] == [
+        *("exchange_keys", "exchange_shares", "train", "open_shares"),
+    ]
+    initial = federation.initial("c0")
+    assert not any(updates(call, reply, initial) for call, reply in traffic.exchanges)
 
 
 def test_clients_that_are_lost_are_not_heard(tmp_path):

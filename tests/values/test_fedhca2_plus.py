@@ -24,7 +24,7 @@ from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
 from consort.messages import encode
 
-OFF = {"temperature": 0.0, "stages": False, "cosine": False, "per_step": False}
+OFF = {"temperature": 0.0, "stages": False, "cosine": False, "per_step": False, "guard": False}
 
 
 def test_without_its_ideas_it_is_the_published_one_bit_for_bit(tmp_path):
@@ -35,7 +35,7 @@ def test_without_its_ideas_it_is_the_published_one_bit_for_bit(tmp_path):
 
 
 def test_every_layer_of_an_encoder_has_a_weight_that_is_learnt_from_cosines():
-    algorithm = FedHCA2Plus(LOCAL, hyper_lr=0.1, hyper_momentum=0.0, hyper_decay=0.0)
+    algorithm = FedHCA2Plus(LOCAL, hyper_lr=0.1, hyper_momentum=0.0, hyper_decay=0.0, guard=False)
     exchanges, servers = overhear(algorithm, federation(), rounds=2)
     moves = deltas(models_said(exchanges, 2)[1])
     for client, weights in servers[1].weights.items():
@@ -57,6 +57,27 @@ def test_encoders_agree_on_what_all_would_do_in_the_same_number_of_steps():
     mean = sum(steps.values()) / 2
     scaled = {client: move * (mean / steps[client]) for client, move in moves.items()}
     torch.testing.assert_close(flat(servers[1].common), common_update(scaled), atol=2e-6, rtol=1e-5)
+
+
+def test_who_was_set_back_takes_half_as_much_from_now_on():
+    exchanges, servers = overhear(FedHCA2Plus(LOCAL), federation(), rounds=3)
+    setbacks = [
+        (e.call.round, e.call.client, e.reply.content.get("setback"))
+        for e in exchanges
+        if not e.call.evaluation
+    ]
+    assert all((found is None) == (round_ == 1) for round_, _, found in setbacks)
+    for round_, client, found in setbacks[3:]:
+        before, after = servers[round_ - 1].weights[client], servers[round_].weights[client]
+        halved = after == {part: weight / 2 for part, weight in before.items()}
+        assert halved == (found > 0)
+
+
+def test_a_setback_is_what_was_added_to_the_own_model_and_nothing_else():
+    algorithm = FedHCA2Plus(LOCAL, initial=0.0, hyper_lr=0.0)
+    exchanges, _ = overhear(algorithm, federation(), rounds=2)
+    found = [e.reply.content["setback"] for e in exchanges if "setback" in e.reply.content]
+    assert found == [0.0] * 3
 
 
 def test_nothing_that_moved_has_no_direction():

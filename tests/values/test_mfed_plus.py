@@ -31,7 +31,7 @@ def model(value):
 def server(**changes):
     models = {"a": model([0.0, 0.0]), "b": model([4.0, 0.0]), "c": model([0.0, 8.0])}
     equal = {task: dict.fromkeys(models, 1.0) for task in models}
-    usual = {"affinities": equal, "pulls": dict.fromkeys(models, 0.5), "losses": {}}
+    usual = {"affinities": equal, "pulls": dict.fromkeys(models, 0.5)}
     return Server(models=models, alike={c: c for c in models}, **(usual | changes))
 
 
@@ -59,13 +59,12 @@ def test_a_full_pull_makes_one_encoder():
         torch.testing.assert_close(start["encoder.w"], expected["encoder.w"])
 
 
-def round_of(algorithm, before, moves, losses=(1.0, 1.0)):
-    """A round in which clients move by what is given and report these losses."""
+def round_of(algorithm, before, moves, setback=0.0):
+    """A round in which clients move by what is given and report this setback."""
 
     def answer(call):
         move = Params({"encoder.w": torch.tensor(moves[call.client]), "heads.t.w": torch.zeros(1)})
-        reply = {"model": call.payload["model"] + move, "examples": 1}
-        return reply | {"before": losses[0], "after": losses[1]}
+        return {"model": call.payload["model"] + move, "examples": 1, "setback": setback}
 
     return algorithm.round(before, Clients(tuple(moves), 2, 5, 0, Scripted(answer), 3))
 
@@ -86,30 +85,26 @@ def test_tasks_that_did_not_move_have_nothing_in_common():
     assert found["a"]["b"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("before", "known", "pull"), [(2.0, 1.0, 0.05), (1.0, 2.0, 0.2), (1.0, 1.0, 0.2)]
-)
-def test_the_pull_is_halved_where_the_start_is_worse_than_what_was_reached(before, known, pull):
-    start = server(losses={"a": known}, pulls=dict.fromkeys("abc", 0.1))
-    found = round_of(MFedPlus(pull=0.3), start, {"a": [1.0, 0.0]}, losses=(before, 0.5))
+@pytest.mark.parametrize(("setback", "pull"), [(0.1, 0.05), (0.0, 0.2), (-1.0, 0.2)])
+def test_the_pull_is_halved_where_the_start_is_worse_than_what_was_reached(setback, pull):
+    start = server(pulls=dict.fromkeys("abc", 0.1))
+    found = round_of(MFedPlus(pull=0.3), start, {"a": [1.0, 0.0]}, setback)
     assert found.pulls == pytest.approx({"a": pull, "b": 0.1, "c": 0.1})
-    assert found.losses == {"a": 0.5}
 
 
 def test_the_pull_grows_back_to_its_first_value_and_no_further():
-    start = server(losses={"a": 5.0}, pulls=dict.fromkeys("abc", 0.25))
+    start = server(pulls=dict.fromkeys("abc", 0.25))
     assert round_of(MFedPlus(pull=0.3), start, {"a": [1.0, 0.0]}).pulls["a"] == 0.3
-    free = round_of(MFedPlus(guard=False), start, {"a": [1.0, 0.0]})
-    assert free.pulls == start.pulls
-    assert free.losses == start.losses
 
 
-def test_clients_are_sent_one_model_and_report_losses_of_their_validation_data():
+def test_clients_are_sent_one_model_and_tell_their_setback_from_the_second_round_on():
     exchanges, servers = overhear(MFedPlus(LOCAL), two_tasks(), rounds=2)
     trained = [e for e in exchanges if not e.call.evaluation]
     assert all(e.call.payload.keys() == {"model"} for e in trained)
+    assert ["setback" in e.reply.content for e in trained] == [False] * 4 + [True] * 4
     starts = pulled(servers[1])
     for exchange in trained[4:]:
-        client = exchange.call.client
-        assert exchange.call.payload["model"].equals(starts[servers[1].alike[client]])
-        assert exchange.reply.content["after"] == servers[2].losses[client]
+        task = servers[1].alike[exchange.call.client]
+        assert exchange.call.payload["model"].equals(starts[task])
+    _, free = overhear(MFedPlus(LOCAL, guard=False), two_tasks(), rounds=2)
+    assert free[2].pulls == free[0].pulls

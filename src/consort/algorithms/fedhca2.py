@@ -83,7 +83,7 @@ class FedHCA2(Algorithm[Server]):
         encoders = [part(update, ENCODER) for update in updates.values()]
         added = [server.common] if server.attended else []
         products = grams([*encoders, *added], self.part_of)
-        weights, speeds = self.learnt(server, updates, products)
+        weights, speeds = self.learnt(server, replies, updates, products)
         shares = {c: self.shares(after[c], weights[c]) for c in updates}
         common, mixed = joined(
             encoders,
@@ -106,7 +106,11 @@ class FedHCA2(Algorithm[Server]):
         return ENCODER if has_role(name, ENCODER) else name.rpartition(".")[0]
 
     def learnt(
-        self, server: Server, updates: Mapping[str, Update], products: Mapping[str, Tensor]
+        self,
+        server: Server,
+        replies: Replies,
+        updates: Mapping[str, Update],
+        products: Mapping[str, Tensor],
     ) -> tuple[dict[str, Weights], dict[str, Weights]]:
         """One step for the weights of those who trained from what was added to them last time.
 
@@ -114,10 +118,11 @@ class FedHCA2(Algorithm[Server]):
         encoders, and last of what was added to them.
         """
         weights, speeds = dict(server.weights), dict(server.speeds)
-        for place, (client, update) in enumerate(updates.items()):
+        for place, client in enumerate(replies):
             if client not in server.attended:
                 continue
-            seen = grams([part(update, DECODERS), server.attended[client]], self.part_of)
+            decoders = part(updates[client], DECODERS)
+            seen = grams([decoders, server.attended[client]], self.part_of)
             slopes = {p: self.slope(matrix, place) for p, matrix in products.items()}
             slopes |= {p: self.slope(matrix, 0) for p, matrix in seen.items()}
             speeds[client] = {

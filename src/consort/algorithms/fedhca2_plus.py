@@ -1,7 +1,8 @@
 """FedHCA² with weights for every stage, and with directions in the place of lengths.
 
 Our own variation. The published updates are so small that attention is nearly uniform, that weights
-hardly move when the learning rate falls, and that a client with many steps decides for all.
+hardly move when the learning rate falls, and that a client with many steps decides for all. What
+is added to a model is judged by the client's own validation data, of which it tells one number.
 The recipe fedhca2/ablation runs it without each of these ideas.
 """
 
@@ -18,10 +19,13 @@ from consort.aggregation.combination import Update
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.algorithm import Client, on_client
-from consort.algorithms.fedhca2 import ENCODER, FedHCA2
+from consort.algorithms.fedhca2 import ENCODER, FedHCA2, Server, Weights
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import Params, has_role
 from consort.types import NotNegative
+
+REACHED = "loss reached"
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,29 @@ class FedHCA2Plus(FedHCA2):
     """Whether weights are learnt from cosines, or from dot products as published."""
     per_step: bool = True
     """Whether encoders agree on what everybody would do in the same number of steps."""
+    guard: bool = True
+    """Whether a client's weights are halved where what was added has raised its loss."""
 
     def part_of(self, name: str) -> str:
         """The stage or layer that a parameter shares its weight with."""
         if not (self.stages and has_role(name, ENCODER)):
             return super().part_of(name)
         return stage(name)
+
+    def learnt(
+        self,
+        server: Server,
+        replies: Replies,
+        updates: Mapping[str, Update],
+        products: Mapping[str, Tensor],
+    ) -> tuple[dict[str, Weights], dict[str, Weights]]:
+        """One step as published; but whoever was set back takes half as much from now on."""
+        weights, speeds = super().learnt(server, replies, updates, products)
+        for client, reply in replies.items():
+            if reply.get("setback", 0.0) > 0:
+                weights[client] = {p: w / 2 for p, w in server.weights[client].items()}
+                speeds[client] = dict.fromkeys(weights[client], 0.0)
+        return weights, speeds
 
     def slope(self, products: Tensor, place: int) -> float:
         """Between -1 and 1, however short the updates have become."""
@@ -71,8 +92,28 @@ class FedHCA2Plus(FedHCA2):
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the model that was put together for this client."""
         self.install(client, model)
+        loss = setback(client, self.local) if self.guard else {}
         steps = self.local.run(client).steps
-        return self.answer(client) | {"steps": steps}
+        if self.guard:
+            remember(client, self.local)
+        return self.answer(client) | {"steps": steps} | loss
+
+
+def setback(client: Client, local: LocalTraining) -> Payload:
+    """How much worse the model is than the one the client had when it had trained last."""
+    if REACHED not in client.state:
+        return {}
+    return {"setback": validation_loss(client, local) - client.state[REACHED]}
+
+
+def remember(client: Client, local: LocalTraining) -> None:
+    """Keeps how good the model is that the client has trained."""
+    client.state[REACHED] = validation_loss(client, local)
+
+
+def validation_loss(client: Client, local: LocalTraining) -> float:
+    """On the validation data, or on the training data where there are none."""
+    return local.loss(client, client.data.validation or client.data.train)
 
 
 def stage(name: str) -> str:

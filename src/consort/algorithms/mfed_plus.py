@@ -15,6 +15,7 @@ from consort.aggregation.combination import Update
 from consort.aggregation.min_norm import gram
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
+from consort.algorithms.fedhca2_plus import remember, setback
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import BUFFERS, Params, mean
@@ -27,16 +28,12 @@ Affinities = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Server:
-    """The model of every task, and what decides about the pull.
-
-    `losses` are those of the clients' own models when they had trained last.
-    """
+    """The model of every task, and what decides about the pull."""
 
     models: dict[str, Params]
     alike: dict[str, str]
     affinities: Affinities
     pulls: dict[str, float]
-    losses: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class MFedPlus(Algorithm[Server]):
         alike = roster.alike()
         models = {first: roster.model(first) for first in alike.values()}
         equal = {task: dict.fromkeys(models, 1.0) for task in models}
-        return Server(models, alike, equal, dict.fromkeys(models, self.pull), {})
+        return Server(models, alike, equal, dict.fromkeys(models, self.pull))
 
     def round(self, server: Server, clients: Clients) -> Server:
         """FedAvg in every task from its start; then affinities and pulls are found anew."""
@@ -69,21 +66,18 @@ class MFedPlus(Algorithm[Server]):
         if self.affinity and trained:
             moves = {t: Update(encoder(starts[t]), encoder(model)) for t, model in trained.items()}
             affinities = affinities | similar(moves, affinities)
-        pulls, losses = server.pulls, server.losses
-        if self.guard:
-            pulls = pulls | self.guarded(server, replies)
-            losses = losses | replies.each("after")
+        pulls = server.pulls | self.guarded(server, replies)
         clients.note("pull", {client: pulls[server.alike[client]] for client in clients.ids})
-        return Server(server.models | trained, server.alike, affinities, pulls, losses)
+        return Server(server.models | trained, server.alike, affinities, pulls)
 
     def guarded(self, server: Server, replies: Replies) -> dict[str, float]:
         """Half the pull where starts were worse than what clients had, else up to twice as much."""
         found = {}
         for task, pull in server.pulls.items():
             setbacks = [
-                reply["before"] - server.losses[client]
+                reply["setback"]
                 for client, reply in replies.items()
-                if server.alike[client] == task and client in server.losses
+                if server.alike[client] == task and "setback" in reply
             ]
             if setbacks:
                 found[task] = pull / 2 if fmean(setbacks) > 0 else min(2 * pull, self.pull)
@@ -91,14 +85,13 @@ class MFedPlus(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the start of the task; with a guard, the losses before and after."""
+        """Local epochs from the start of the task, and how much of a setback that was."""
         model.load_into(client.model)
-        examples = client.data.validation or client.data.train
-        losses = {"before": self.local.loss(client, examples)} if self.guard else {}
+        loss = setback(client, self.local) if self.guard else {}
         self.local.run(client)
         if self.guard:
-            losses["after"] = self.local.loss(client, examples)
-        return {"model": Params.of(client.model), "examples": client.examples, **losses}
+            remember(client, self.local)
+        return {"model": Params.of(client.model), "examples": client.examples} | loss
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
         """The model of its task on every client's data."""

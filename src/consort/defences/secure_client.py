@@ -55,13 +55,26 @@ def shares(
 
 
 def hidden(
-    client: str, state: State, among: Sequence[str], content: Payload, means: Mapping[str, Any]
+    secure: Secure,
+    client: str,
+    state: State,
+    among: Sequence[str],
+    content: Payload,
+    means: Mapping[str, Any],
 ) -> Payload:
-    """An answer of which only the sum with those of the others among them can be known."""
+    """An answer of which only the sum with those of the others among them can be known.
+
+    Once with the same keys: two answers among different clients would tell their masks apart.
+    """
     memory = _remembered(state)
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
     if client not in among or not set(among) <= keys.keys():
         raise Refused("it is to hide its answer among clients that it has no keys of")
+    if len(set(among)) < secure.needed(len(keys)):
+        raise Refused(f"it does not hide its answer among {len(set(among))} clients")
+    if "among" in memory:
+        raise Refused("it has hidden an answer with these keys already")
+    state[MEMORY] = memory | {"among": list(among)}
     numbers, layout = laid_out(content, means, len(among))
     masks.add_mask(numbers, as_bytes(memory["seed"]), 1)
     private = as_bytes(memory["private"][1])
@@ -120,8 +133,8 @@ def open_shares(
     memory = _remembered(state)
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
     owners = [*answered, *lost]
-    if len(set(owners)) < len(owners) or not set(owners) <= keys.keys():
-        raise Refused("it is to open shares of unknown clients, or of one client twice")
+    if sorted(owners) != sorted(memory.get("among", [])):
+        raise Refused("it opens shares of all among whom it has hidden its answer, each once")
     if client not in answered or len(answered) < secure.needed(len(keys)):
         raise Refused(f"it opens no shares for a sum over {len(answered)} clients")
     lock = as_bytes(memory["private"][0])

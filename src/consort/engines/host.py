@@ -173,7 +173,8 @@ class ClientHost:
 
     def _hidden(self, client: Client, call: Call, content: Payload) -> Payload:
         """The answer with masks, if it is to be hidden; scores are no secret."""
-        if self.federation.secure is None:
+        secure = self.federation.secure
+        if secure is None:
             return content
         if call.evaluation:
             if tensors_in(content):
@@ -182,7 +183,7 @@ class ClientHost:
         if HIDDEN_AMONG not in call.payload:
             raise Refused("with [secure], it answers only among others")
         among, means = call.payload[HIDDEN_AMONG], self.algorithm.needed_means()
-        return hidden(client.id, client.state, among, content, means)
+        return hidden(secure, client.id, client.state, among, content, means)
 
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after local training that nobody else sees."""

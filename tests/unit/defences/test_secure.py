@@ -117,7 +117,9 @@ class Office:
                 content = step(self.secure, call.client, state, **call.payload)
             else:
                 among, content = call.payload["hidden_among"], self.contents[call.client]
-                content = secure_client.hidden(call.client, state, among, content, MEANS)
+                content = secure_client.hidden(
+                    self.secure, call.client, state, among, content, MEANS
+                )
             late = call.method == "train" and call.client in self.lost
             yield Reply(call.client, content, Absent(call.client, "is gone") if late else None)
 
@@ -256,11 +258,18 @@ def test_keys_are_forgotten_after_an_exchange():
 
 
 def exchanged(*clients: str) -> Office:
-    """An office in which everybody has given shares."""
+    """An office in which everybody has given shares and has hidden an answer."""
     office = Office(*clients)
     office.exchange.calls = {c: Call(c, "train", 1, 0, 0, {}) for c in clients}
     office.exchange.agree()
+    for client in clients:
+        hide(office, client, clients)
     return office
+
+
+def hide(office: Office, client: str, among: Sequence[str]) -> Payload:
+    state = office.states[client]
+    return secure_client.hidden(office.secure, client, state, among, answer(1, 1.0), MEANS)
 
 
 def opened(office: Office, client: str, answered: Sequence[str], lost: Sequence[str]) -> Payload:
@@ -273,16 +282,30 @@ def opened(office: Office, client: str, answered: Sequence[str], lost: Sequence[
 def test_a_client_never_opens_both_shares_of_another_nor_a_sum_of_few():
     office = exchanged("a", "b", "c", "d")
     assert opened(office, "a", ["a", "b", "c"], ["d"]).keys() == {"seeds", "keys"}
-    with pytest.raises(Refused, match="of one client twice"):
-        opened(office, "a", ["a", "b", "c"], ["c"])
+    for lost in (["c"], [], ["c", "d"]):
+        with pytest.raises(Refused, match="of all among whom it has hidden its answer, each once"):
+            opened(office, "a", ["a", "b", "c"], lost)
     with pytest.raises(Refused, match="opens no shares for a sum over 2 clients"):
         opened(office, "a", ["a", "b"], ["c", "d"])
     with pytest.raises(Refused, match="opens no shares for a sum over 3 clients"):
-        opened(office, "a", ["b", "c", "d"], [])
+        opened(office, "a", ["b", "c", "d"], ["a"])
     with pytest.raises(Refused, match="no keys for secure aggregation"):
         secure_client.open_shares(office.secure, "a", {}, ["a"], [], torch.zeros(1))
+
+
+def test_a_client_hides_one_answer_and_among_enough_others():
+    """Else a server could ask for its masks one by one, or for an answer that has none."""
+    office = Office("a", "b", "c", "d")
+    office.exchange.calls = {c: Call(c, "train", 1, 0, 0, {}) for c in "abcd"}
+    office.exchange.agree()
     with pytest.raises(Refused, match="clients that it has no keys of"):
-        secure_client.hidden("a", office.states["a"], ["a", "e"], answer(1, 1.0), MEANS)
+        hide(office, "a", ["a", "b", "e"])
+    for few in (["a"], ["a", "b"], ["a", "b", "b"]):
+        with pytest.raises(Refused, match="does not hide its answer among"):
+            hide(office, "a", few)
+    hide(office, "a", ["a", "b", "c"])
+    with pytest.raises(Refused, match="has hidden an answer with these keys already"):
+        hide(office, "a", ["a", "b", "c", "d"])
 
 
 def test_fewer_than_needed_cannot_open_what_one_client_has_sent():
@@ -290,7 +313,7 @@ def test_fewer_than_needed_cannot_open_what_one_client_has_sent():
     office = exchanged("a", "b", "c", "d")
     seeds = {}
     for place, client in enumerate("abc"):
-        seeds[place] = as_bytes(opened(office, client, ["a", "b", "c"], [])["seeds"][1])
+        seeds[place] = as_bytes(opened(office, client, list("abcd"), [])["seeds"][1])
     secret = as_bytes(office.states["b"][secure_client.MEMORY]["seed"])
     assert secret_of(seeds) == secret
     assert secret_of({place: seeds[place] for place in (0, 2)}) != secret

@@ -80,7 +80,7 @@ def joined(
                 made[name] = torch.empty_like(like, memory_format=torch.contiguous_format)
             sums, parts = in_pieces(total[name]), [in_pieces(model[name]) for model in models]
             ends = [_ends(update, name) for update in updates]
-        weights = torch.tensor(factors, dtype=rows.dtype)
+            weights = torch.tensor(factors, dtype=rows.dtype)
         added = torch.mv(rows.T, weights, out=sums[number])
         for part, (after, before), share, group in zip(parts, ends, shares, groups, strict=True):
             own = after[number]

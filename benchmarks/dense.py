@@ -1,0 +1,128 @@
+"""What the server of FedHCA² and the pull of M-Fed cost, and how fast scenes are drawn.
+
+The published federation: 6 encoders of Swin-T's size (27.5 M) and 9 decoders (175,776), which are
+put together by FedHCA² and, for comparison, by one weighted mean. M-Fed trains a ResNet-18.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import torch
+from measure import Report, peak_memory, ratio, take_turns, timed
+
+REPEATS = 3
+CLIENTS, TASKS_OF_LAST = 6, 4
+ENCODER = [(4 * w, w) for w in (96, 192, 384, 768) for _ in range(4)]
+ENCODER += [(768, 3072), (768, 3072), (2304, 768), (2304, 768)] + [(384, 1536), (1152, 384)] * 6
+DECODER = {"linears.0": (96, 96), "linears.1": (96, 192), "linears.2": (96, 384)}
+DECODER |= {"linears.3": (96, 768), "fuse.0": (96, 384), "fuse.1": (96,)}
+IMAGES, SIZE = 64, 96
+TRAINED, BATCH = 224, 8
+
+
+def model(generator: torch.Generator, tasks: int):  # noqa: ANN201
+    from consort.params import Params
+
+    shapes = {f"encoder.layers.{n}.weight": shape for n, shape in enumerate(ENCODER)}
+    for task in range(tasks):
+        shapes |= {f"decoders.t{task}.{name}.weight": shape for name, shape in DECODER.items()}
+    return Params({n: torch.randn(s, generator=generator) * 0.02 for n, s in shapes.items()})
+
+
+def aggregate(name: str) -> dict[str, float]:
+    """A later round of FedHCA² on answers that are there, or their weighted mean."""
+    from consort.algorithm import Clients
+    from consort.algorithms.fedhca2 import FedHCA2, Server
+    from consort.compute import keep_freed_pages
+    from consort.engines.scripted import Scripted
+    from consort.params import Params, mean
+
+    keep_freed_pages()
+    generator = torch.Generator().manual_seed(0)
+    ids = [f"c{n}" for n in range(CLIENTS)]
+    tasks = dict.fromkeys(ids, 1) | {ids[-1]: TASKS_OF_LAST}
+    models, answers = ({c: model(generator, tasks[c]) for c in ids} for _ in range(2))
+    algorithm = FedHCA2()
+    weights = {c: dict.fromkeys(map(algorithm.part_of, m), 0.1) for c, m in models.items()}
+    speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
+    server = Server(models, weights, speeds, Params({}), {}, {c: c for c in ids})
+    clients = Clients(
+        tuple(ids), 2, 9, 0, Scripted(lambda call: {"model": answers[call.client]}), 6
+    )
+    del models
+    before = peak_memory()
+    if name == "mean":
+        parts = [answers[c].only("encoder") for c in ids]
+        decoders = [
+            Params({inside: answers[c][f"decoders.t{task}.{inside}.weight"] for inside in DECODER})
+            for c in ids
+            for task in range(tasks[c])
+        ]
+        mean(parts)
+        return timed(lambda: (mean(parts, range(1, 7)), mean(decoders))) | {"growth": 0.0}
+    server = algorithm.round(server, clients)
+    made = peak_memory() - before
+    server = algorithm.round(server, clients)  # what the first round started from is free by now
+    return timed(lambda: algorithm.round(server, clients)) | {"growth": made}
+
+
+def train(name: str) -> dict[str, float]:
+    """Steps of a ResNet-18 with or without M-Fed's pull."""
+    from consort.algorithms.mfed import unit_pull_towards
+    from consort.client import Client
+    from consort.data.examples import Examples, Splits
+    from consort.local import LocalTraining, pull_towards
+    from consort.models.registry import ModelSpec, build
+    from consort.params import Params
+    from consort.tasks import Segmentation
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(BATCH, 3, TRAINED, TRAINED, generator=generator)
+    y = torch.randint(0, 5, (BATCH, TRAINED, TRAINED), generator=generator)
+    data, tasks = Examples(x, {"segment": y}), {"segment": Segmentation(5)}
+    model = build(ModelSpec.of({"name": "resnet_pyramid"}), tasks, x[0], 0)
+    model.to(memory_format=torch.channels_last)
+    client = Client("c0", model, tasks, Splits(data, data, data), {}, generator, 1, 1)
+    anchor = Params.of(client.model).only("encoder").without("buffers")
+    pulls = {"plain": None, "norm": unit_pull_towards, "squared": pull_towards}
+    adjust = pulls[name](anchor, 0.01) if pulls[name] else None
+    local = LocalTraining(epochs=2, batch=BATCH, optimizer="adam", lr=1e-4)
+    local.run(client, adjust=adjust)
+    return timed(lambda: local.run(client, adjust=adjust))
+
+
+def draw(_: str) -> dict[str, float]:
+    """Scenes with all their labels."""
+    from consort.data.synthetic.scenes import synthetic_scenes
+
+    synthetic_scenes(0, examples=16, size=SIZE)
+    return timed(lambda: synthetic_scenes(1, examples=IMAGES, size=SIZE))
+
+
+def child(kind: str, name: str) -> None:
+    torch.set_num_threads(1)
+    print(json.dumps({"aggregate": aggregate, "train": train, "draw": draw}[kind](name)))
+
+
+def main() -> None:
+    report = Report()
+    contenders = [("aggregate", "mean"), ("aggregate", "fedhca2")]
+    contenders += [("train", "plain"), ("train", "norm"), ("train", "squared"), ("draw", "scenes")]
+    turns = take_turns(__file__, contenders, REPEATS)
+    times = ratio(turns, "aggregate fedhca2", "aggregate mean", "cpu")
+    report.line("fedhca2 / weighted mean, CPU time of the server", times, "<=4")
+    encoder = sum(a * b for a, b in ENCODER) * 4 / 2**20
+    grown = min(turn["growth"] for turn in turns["aggregate fedhca2"]) / encoder
+    report.line("fedhca2: memory beside the models, in encoders", grown - CLIENTS, "<=2")
+    for pull in ("norm", "squared"):
+        times = ratio(turns, f"train {pull}", "train plain", "cpu")
+        report.line(f"mfed, {pull}: a step with the pull / without", times, "<=1.05")
+    speed = max(IMAGES / turn["cpu"] for turn in turns["draw scenes"])
+    report.line(f"scenes of {SIZE}x{SIZE} with all labels, per second and core", speed, ">=50")
+    report.finish()
+
+
+if __name__ == "__main__":
+    child(*sys.argv[2:4]) if "--child" in sys.argv else main()

@@ -24,7 +24,15 @@ from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
 from consort.messages import encode
 
-OFF = {"temperature": 0.0, "stages": False, "cosine": False, "per_step": False, "guard": False}
+OFF = {
+    "temperature": 0.0,
+    "stages": False,
+    "cosine": False,
+    "per_step": False,
+    "guard": False,
+    "initial": 0.1,
+    "hyper_lr": 0.01,
+}
 
 
 def test_without_its_ideas_it_is_the_published_one_bit_for_bit(tmp_path):

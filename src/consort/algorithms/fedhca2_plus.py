@@ -23,7 +23,7 @@ from consort.algorithms.fedhca2 import ENCODER, FedHCA2, Server, Weights
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import Params, has_role
-from consort.types import NotNegative
+from consort.types import NotNegative, Probability
 
 REACHED = "loss reached"
 
@@ -32,6 +32,9 @@ REACHED = "loss reached"
 class FedHCA2Plus(FedHCA2):
     """FedHCA² that compares directions, stage by stage of the encoder."""
 
+    initial: Probability = 0.3
+    """The weights of the common update and of attention before they are learnt."""
+    hyper_lr: NotNegative = 0.02
     temperature: NotNegative = 0.3
     """Decoders attend by softmax(cosine / temperature); with 0, by dot products as published."""
     stages: bool = True

@@ -39,16 +39,18 @@ def scenes():
     return synthetic_scenes(0, examples=24, size=32)
 
 
-def member(place, tasks, change=lambda examples: examples):
+def member(place, tasks, change=lambda examples: examples, model=TINY):
     dataset = scenes()
     rows = dataset.examples.only(tasks).rows(6 * place, 6)
     rows = change(Examples(dataset.prepare(rows.inputs), rows.targets))
     splits = Splits(rows.rows(0, 4), rows.rows(4, 1), rows.rows(5, 1))
-    return Member.of({name: dataset.tasks[name] for name in tasks}, TINY, splits)
+    return Member.of({name: dataset.tasks[name] for name in tasks}, model, splits)
 
 
-def federation(**others):
-    members = {name: member(i, tasks) for i, (name, tasks) in enumerate(CLIENTS.items())}
+def federation(model=TINY, **others):
+    members = {
+        name: member(i, tasks, model=model) for i, (name, tasks) in enumerate(CLIENTS.items())
+    }
     return Federation(members | others, batchnorm="local")
 
 
@@ -66,8 +68,13 @@ def test_they_learn_together_and_are_tested_on_their_own_metrics(algorithm, tmp_
         assert (client, task, metric) in tested
 
 
-def test_heads_never_travel_and_decoders_do():
-    exchanges, _ = overhear(FedHCA2(LOCAL), federation(), rounds=1)
+SMALL = {"name": "conv_pyramid", "widths": [4, 8], "channels": 8, "rates": [1, 2]}
+DEEP = [ModelSpec.of(SMALL | {"decoder": kind}) for kind in ("deeplabv3", "deeplabv3plus")]
+
+
+@pytest.mark.parametrize("model", [TINY, *DEEP], ids=str)
+def test_heads_never_travel_and_decoders_do(model):
+    exchanges, _ = overhear(FedHCA2(LOCAL), federation(model), rounds=1)
     said = [{name for name, _ in tensors_in([e.call.payload, e.reply.content])} for e in exchanges]
     assert not any(has_role(name, "heads") for names in said for name in names)
     assert all(any(has_role(name, "decoders") for name in names) for names in said)

@@ -13,7 +13,7 @@ from consort.tasks.figures import found_figures, nearest_pairs
 from consort.tasks.heat import bells
 from consort.tasks.keypoints import joint_pixels, padded, tag_loss
 
-TASK = KeyPoints((0.05, 0.1, 0.1), (0, 2, 1))
+TASK = KeyPoints((0.05, 0.1, 0.1), (0, 2, 1), sigma=2.0)
 SIZE = (32, 40)
 AREA = 120.0
 
@@ -45,7 +45,7 @@ def measured(output, target):
 
 def test_it_is_a_task_with_a_head_of_the_size_of_the_image():
     assert isinstance(TASK, Task)
-    assert hash(TASK) == hash(KeyPoints((0.05, 0.1, 0.1), (0, 2, 1)))
+    assert hash(TASK) == hash(KeyPoints((0.05, 0.1, 0.1), (0, 2, 1), sigma=2.0))
     assert TASK.head(16)(torch.randn(2, 16, 2, 3)).shape == (2, 6, 8, 12)
 
 
@@ -99,6 +99,10 @@ def test_the_loss_is_made_of_places_and_tags():
     squares = (output[:, :3] - perfect_output(target)[:, :3]).square().mean()
     expected = squares + 1e-3 * tag_loss(output[:, 3:], pixels, there)
     torch.testing.assert_close(TASK.loss(output, target), expected)
+    marked = KeyPoints(TASK.sigmas, TASK.mirrored, sigma=2.0, emphasis=5.0)
+    truth = perfect_output(target)[:, :3]
+    more = 5 * (truth * (output[:, :3] - truth).square()).mean()
+    torch.testing.assert_close(marked.loss(output, target), expected + more)
 
 
 @given(st.permutations(range(4)))

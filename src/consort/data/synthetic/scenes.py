@@ -65,7 +65,7 @@ def synthetic_scenes(
         "stuff": Segmentation(len(ROOM) + 1),
         "panoptic": Panoptic(len(CLASSES), stuff=len(ROOM), sigma=size / 32),
         "instances": Instances(1 + len(CLASSES) - len(ROOM), sigma=size / 32),
-        "keypoints": KeyPoints(_SIGMAS, MIRRORED, sigma=size / 48),
+        "keypoints": KeyPoints(_SIGMAS, MIRRORED, sigma=size / 24, emphasis=20),
     }
     return Dataset(
         name="synthetic_scenes",

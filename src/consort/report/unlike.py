@@ -25,7 +25,7 @@ DIRECTIONS = 64
 _DISTANCES = (
     "Sliced earth mover's distance between the clients' pictures, each as an 8x8 grid of mean "
     "greys from 0 to 1: how far, on average over directions, one client's must be moved to become "
-    "the other's. Shades of one client's own halves are on the diagonal: what chance makes."
+    "the other's. On the diagonal, between the halves of one client: what chance alone makes."
 )
 _MAP = (
     "t-SNE of the same grids: near points are alike; distances between far ones mean nothing. "

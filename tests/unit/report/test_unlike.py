@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.helpers import tiny_federation
+from tests.unit.cli.command import consort
 
 from consort.report.unlike import distances, neighbour_map, pictures
 
@@ -32,3 +33,15 @@ def test_every_picture_is_a_point_in_the_colour_of_its_client():
 
 def test_vectors_have_no_pictures():
     assert pictures(tiny_federation(3)) is None
+
+
+def test_the_command_shows_them_if_asked(tmp_path):
+    recipe = tmp_path / "pictures.toml"
+    recipe.write_text(
+        'clients = 2\n[data]\nname = "synthetic_images"\nclasses = 2\nper_class = 10\nsize = 16\n'
+        '[model]\nname = "cnn4"\nscale = 0.05\n[algorithms.fedavg]\n'
+    )
+    page = tmp_path / "page.html"
+    for asked in ([], ["--pictures"]):
+        assert consort("inspect", recipe, "--out", page, "--quiet", *asked).code == 0
+        assert ("<h3>Distances between clients</h3>" in page.read_text()) is bool(asked)

@@ -105,7 +105,8 @@ def masking() -> dict[str, float]:
     """All that clients and server compute for one secure mean of large models."""
     from consort.algorithms.fedavg import FedAvg
     from consort.defences import secure_client
-    from consort.defences.secure import Secure, Secured
+    from consort.defences.secure import Secure
+    from consort.defences.secure_server import Secured
     from consort.messages import HIDDEN_AMONG, Call, Replies, Reply
     from consort.params import Params
 

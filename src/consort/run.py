@@ -16,7 +16,7 @@ from consort.algorithm import Algorithm, Clients
 from consort.checkpoint import StateStore
 from consort.defences.poisoning import Attack, Attacked
 from consort.defences.robust import Clipped, Robust
-from consort.defences.secure import Secured
+from consort.defences.secure_server import Secured
 from consort.engines.embedded import Embedded
 from consort.engines.engine import Engine
 from consort.engines.host import ClientHost

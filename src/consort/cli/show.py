@@ -16,7 +16,7 @@ from rich.table import Table
 
 from consort.claims import Verdict
 from consort.errors import ClientFailed, Failure
-from consort.messages import Call, Replies
+from consort.messages import EXCHANGES, Call, Replies
 from consort.recipe import Published
 from consort.report.assignment import idle_models
 from consort.report.skew import gini, label_distance
@@ -45,8 +45,8 @@ class ProgressWatcher(Watcher):
         self._draw()
 
     def answered(self, call: Call) -> None:
-        """One client more, unless it is only evaluated."""
-        if not call.evaluation:
+        """One client more, unless it is only evaluated, or tells its keys."""
+        if not call.evaluation and call.method not in EXCHANGES:
             self.progress.advance(self.clients)
             self._draw()
 

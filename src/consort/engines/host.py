@@ -182,6 +182,7 @@ class ClientHost:
             return content
         if HIDDEN_AMONG not in call.payload:
             raise Refused("with [secure], it answers only among others")
+        self._keep_secret(Reply(client.id, content))  # masked, it has no names any more
         among, means = call.payload[HIDDEN_AMONG], self.algorithm.needed_means()
         return hidden(secure, client.id, client.state, among, content, means)
 

@@ -30,11 +30,12 @@ from consort.defences.masks import as_bytes, as_rows, secret_of
 from consort.defences.poisoning import Attack
 from consort.defences.privacy import Privacy
 from consort.defences.robust import Robust
-from consort.defences.secure import Exchange, Secure, Secured
+from consort.defences.secure import Secure
+from consort.defences.secure_server import Exchange, Secured
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.wrappers import Absent, Wrapper
-from consort.errors import Failure, Refused, UsageError
+from consort.errors import ClientFailed, Failure, Refused, UsageError
 from consort.local import LocalTraining
 from consort.messages import Call, Payload, Replies, Reply
 from consort.params import Params
@@ -403,6 +404,18 @@ class Careless(FedAvg):
 def test_single_answers_cannot_be_looked_at(look, what):
     with pytest.raises(UsageError, match=f"Careless needs {what}, which secure aggregation hides"):
         finished(Secure(), Careless(LOCAL, look=look))
+
+
+@dataclass(frozen=True)
+class Talkative(FedAvg):
+    """Sends what it promises to keep."""
+
+    private: ClassVar = ("heads",)
+
+
+def test_what_is_private_is_not_sent_in_a_mask_either():
+    with pytest.raises(ClientFailed, match="is private in this algorithm and was not sent"):
+        finished(Secure(), Talkative(LOCAL))
 
 
 def test_an_answer_in_the_clear_is_not_given():

@@ -99,7 +99,7 @@ def _summary(audit: Audit, result: Result) -> Html:
         ),
         (
             "Membership",
-            UNKNOWN if best is None else f"AUC {best.auc:.2f}",
+            UNKNOWN if best is None else f"AUC {best.auc:.2f} ± {best.error:.2f}",
             "of the best of the attacks; 0.5 is chance",
         ),
         ("Guarantee", *_tile(audit, result)),

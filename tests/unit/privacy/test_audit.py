@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -12,6 +13,7 @@ from tests.helpers import tiny_member
 from tests.unit.cli.command import RECIPE, consort
 
 from consort.assembly import prepare_run
+from consort.cli.show_audit import distinct
 from consort.client import Client
 from consort.data.examples import Examples
 from consort.federation import Federation
@@ -251,3 +253,10 @@ def test_several_runs_stand_side_by_side_with_what_was_published(tmp_path):
     ours, same, theirs = (cell.strip() for cell in line.split("│")[2:5])
     assert (ours, theirs) == (same, "0.75")
     assert consort("audit", *runs, "--out", tmp_path / "page.html").code == 2
+
+
+def test_titles_are_what_differs_between_folders():
+    folders = [Path("runs/with/affr/seed-0"), Path("runs/without/affr/seed-0")]
+    assert distinct(folders) == ["with", "without"]
+    assert distinct([Path("runs/a/seed-0"), Path("runs/a/seed-1")]) == ["seed-0", "seed-1"]
+    assert distinct([Path("/x"), Path("/x/y")]) == ["x", "x/y"]

@@ -143,8 +143,7 @@ class ClientHost:
         remembered = self.store.load(call.client, call.before)
         client = self._client(call, blueprint.fresh(), dict(remembered))
         with self._counter(call) as counter:
-            arguments = {key: call.payload[key] for key in call.payload.keys() - {HIDDEN_AMONG}}
-            content: Payload = method(client, **arguments)  # type: ignore[misc]
+            content: Payload = method(client, **self._arguments(call))  # type: ignore[misc]
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
         content = self._hidden(client, call, self._private(client, call, content))
@@ -162,6 +161,11 @@ class ClientHost:
         if call.evaluation:
             return content | {"epsilon": privacy.epsilon(self.store.load(call.client, call.before))}
         return privacy.protected(content, call.payload, client.state, client.generator)
+
+    def _arguments(self, call: Call) -> Payload:
+        """What the method gets; among whom its answer is hidden is no affair of an algorithm."""
+        ours = {HIDDEN_AMONG} if self.federation.secure else set()
+        return {key: value for key, value in call.payload.items() if key not in ours}
 
     def _exchange(self, secure: Secure, call: Call) -> Reply:
         """What is said around a masked answer; only the client's memory takes part in it."""

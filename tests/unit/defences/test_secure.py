@@ -427,6 +427,15 @@ def test_an_answer_in_the_clear_is_not_given():
         assert reason in str(reply.error)
 
 
+def test_who_was_not_told_to_hide_answers_gives_none_to_a_server_that_does():
+    federation = tiny_federation(2)
+    host = ClientHost(federation, FedAvg(LOCAL), 0, 1, StateStore())
+    payload = {"model": federation.initial("c0"), "hidden_among": ["c0", "c1"]}
+    for method, asked in (("train", payload), ("exchange_keys", {})):
+        (reply,) = host.answer([Call("c0", method, 1, 0, 0, asked)])
+        assert reply.error is not None
+
+
 def test_what_needs_single_answers_is_refused_before_the_first_round():
     for arguments, reason in (
         ({"robust": Robust("median")}, r"\[robust\] must see single answers"),

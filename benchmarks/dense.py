@@ -28,7 +28,7 @@ def model(generator: torch.Generator, tasks: int):  # noqa: ANN201
     shapes = {f"encoder.layers.{n}.weight": shape for n, shape in enumerate(ENCODER)}
     for task in range(tasks):
         shapes |= {f"decoders.t{task}.{name}.weight": shape for name, shape in DECODER.items()}
-    return Params({n: torch.randn(s, generator=generator) * 0.02 for n, s in shapes.items()})
+    return Params({n: torch.rand(s, generator=generator) * 0.02 for n, s in shapes.items()})
 
 
 def aggregate(name: str) -> dict[str, float]:

@@ -23,14 +23,30 @@ class _Figure:
 
     @property
     def tag(self) -> float:
+        """The mean of its joints'."""
         return sum(self.tags) / len(self.tags)
+
+    @property
+    def height(self) -> float:
+        """The sum of its joints'."""
+        return sum(height for *_, height in self.joints.values())
+
+    def completed(self, heat: Tensor, tags: Tensor) -> Tensor:
+        """The x and y of all joints, also of those that were not found."""
+        likely = heat - (tags - self.tag).abs().round()
+        highest, width = likely.flatten(1).argmax(1), heat.shape[-1]
+        places = torch.stack([highest % width, highest // width], -1) + 0.5
+        for joint, (right, down, _) in self.joints.items():
+            places[joint] = torch.tensor([right, down])
+        return places
 
 
 def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
     """The x and y of every figure's joints in one image, and its score: its mean height.
 
     Joint after joint, those found join the figure with the nearest mean tag; who finds none less
-    than 1 away begins a new one. A joint that a figure lacks is no number, and has the height 0.
+    than 1 away begins a new one. A joint that a figure lacks counts as 0, and is put where its map
+    is highest, less by how far the tag is away in whole numbers.
     """
     figures: list[_Figure] = []
     for joint, (map_, own_tags) in enumerate(zip(heat, tags, strict=True)):
@@ -45,7 +61,10 @@ def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
             figure = figures[chosen[peak]]
             figure.joints[joint] = right + 0.5, down + 0.5, height
             figure.tags.append(own[peak])
-    return _as_tensors(figures, len(heat))
+    best = sorted(figures, key=lambda figure: -figure.height)[:_MOST]
+    places = [figure.completed(heat, tags) for figure in best]
+    scores = torch.tensor([figure.height / len(heat) for figure in best])
+    return torch.stack(places) if places else torch.zeros(0, len(heat), 2), scores
 
 
 def nearest_pairs(ours: Sequence[float], theirs: Sequence[float]) -> dict[int, int]:
@@ -60,12 +79,3 @@ def nearest_pairs(ours: Sequence[float], theirs: Sequence[float]) -> dict[int, i
         if distance < _APART and one not in pairs and other not in pairs.values():
             pairs[one] = other
     return pairs
-
-
-def _as_tensors(figures: Sequence[_Figure], joints: int) -> tuple[Tensor, Tensor]:
-    values = torch.zeros(len(figures), joints, 3)
-    values[..., :2] = torch.nan
-    for row, figure in enumerate(figures):
-        for joint, numbers in figure.joints.items():
-            values[row, joint] = torch.tensor(numbers)
-    return values[..., :2], values[..., 2].mean(1)

@@ -168,5 +168,3 @@ def test_similarity_of_key_points_by_hand():
     near = np.exp(-9 / (2 * 50 * 0.2**2))
     sigmas = torch.tensor(SIGMAS).double()
     assert float(keypoint_similarity(found, true, sigmas)) == pytest.approx((1 + near) / 2)
-    found[0, 0] = torch.nan
-    assert float(keypoint_similarity(found, true, sigmas)) == pytest.approx(near / 2)

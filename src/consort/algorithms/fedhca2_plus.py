@@ -1,8 +1,8 @@
 """FedHCA² with weights for every stage, and with directions in the place of lengths.
 
-Our own variation. The published updates are so small that attention is nearly uniform, that weights
-hardly move when the learning rate falls, and that a client with many steps decides for all. What
-is added to a model is judged by the client's own validation data, of which it tells one number.
+Our own variation. Where updates are short, attention by dot products is nearly uniform, and weights
+that are learnt from them hardly move; a client with many steps decides for all. What is added to a
+model is judged by the client's own validation data, of which it tells one number.
 The recipe fedhca2/ablation runs it without each of these ideas.
 """
 

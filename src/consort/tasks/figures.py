@@ -44,9 +44,9 @@ class _Figure:
 def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
     """The x and y of every figure's joints in one image, and its score: its mean height.
 
-    Joint after joint, those found join the figure with the nearest mean tag; who finds none less
-    than 1 away begins a new one. A joint that a figure lacks counts as 0, and is put where its map
-    is highest, less by how far the tag is away in whole numbers.
+    Joint after joint, those found join the figure with the nearest mean tag, the highest first (see
+    `nearest_pairs`); who finds none less than 1 away begins a new one. A joint that a figure lacks
+    counts as 0, and is put where its map is highest, less by the distance of tags in whole numbers.
     """
     figures: list[_Figure] = []
     for joint, (map_, own_tags) in enumerate(zip(heat, tags, strict=True)):
@@ -68,14 +68,17 @@ def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nearest_pairs(ours: Sequence[float], theirs: Sequence[float]) -> dict[int, int]:
-    """Pairs of tags less than 1 apart, the nearest first, each in one pair at most."""
+    """Pairs of tags less than 1 apart, each in one pair at most.
+
+    Those less than half apart come first; among these, as among the others, the first of ours.
+    """
     distances = sorted(
-        (abs(our - their), one, other)
+        (round(abs(our - their)), one, abs(our - their), other)
         for one, our in enumerate(ours)
         for other, their in enumerate(theirs)
     )
     pairs: dict[int, int] = {}
-    for distance, one, other in distances:
+    for _, one, distance, other in distances:
         if distance < _APART and one not in pairs and other not in pairs.values():
             pairs[one] = other
     return pairs

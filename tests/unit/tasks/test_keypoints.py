@@ -127,10 +127,12 @@ def test_batches_add_up():
     assert meter.compute() == pytest.approx(measured(output, target), rel=1e-6)
 
 
-def test_the_nearest_tags_pair_up_first_and_those_far_apart_do_not():
-    assert nearest_pairs([0.0, 0.6, 9.0], [0.5, 3.0]) == {1: 0}
-    assert nearest_pairs([0.0, 0.6], [0.5, -0.9]) == {1: 0, 0: 1}
-    assert nearest_pairs([0.0], []) == {}
+def test_tags_pair_up_that_are_near_and_among_them_the_first():
+    assert nearest_pairs([0.2, 0.6, 9.0], [0.5, 3.0]) == {0: 0}
+    assert nearest_pairs([0.2, 0.6], [0.5, 0.6]) == {0: 0, 1: 1}
+    assert nearest_pairs([1.2, 0.6], [0.5]) == {1: 0}
+    assert nearest_pairs([1.2, 0.6], [0.5, 2.1]) == {1: 0, 0: 1}
+    assert nearest_pairs([0.0], [1.0]) == nearest_pairs([0.0], []) == {}
 
 
 def test_a_joint_that_is_lacking_is_where_its_map_is_highest_near_the_tag():

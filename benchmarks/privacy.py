@@ -55,7 +55,7 @@ def examples(seed: int, count: int, task: str):  # noqa: ANN201
 
 
 def rounds(name: str) -> dict[str, float]:
-    """One round, evaluation left out; as in the recipes, a fifth of the pairs are validated."""
+    """One round, evaluation left out; a quarter as many pairs for validation, as in the recipes."""
     from consort import Federation, LocalTraining, Member, ModelSpec, Replies, Run, Schedule, Splits
     from consort.algorithms.registry import find_algorithm
     from consort.tasks.verification import Verification

@@ -43,7 +43,7 @@ test: lint types
 	$(VENV)/bin/pytest -n 2
 
 benchmarks: setup-test
-	for script in overhead many_clients engines startup; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
+	for script in overhead many_clients engines startup fedfew fedmh dense privacy; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

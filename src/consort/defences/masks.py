@@ -97,7 +97,7 @@ def shares_of(secret: bytes, needed: int, count: int) -> list[bytes]:
 
     shares = [b""] * count
     for start in range(0, len(secret), SEED):
-        for number, share in Shamir.split(needed, count, secret[start : start + SEED]):
+        for number, share in Shamir.split(needed, count, secret[start : start + SEED], False):
             shares[number - 1] += share
     return shares
 
@@ -109,7 +109,7 @@ def secret_of(shares: Mapping[int, bytes]) -> bytes:
     length = len(next(iter(shares.values())))
     parts = (slice(start, start + SEED) for start in range(0, length, SEED))
     return b"".join(
-        Shamir.combine([(place + 1, share[part]) for place, share in shares.items()])
+        Shamir.combine([(place + 1, share[part]) for place, share in shares.items()], False)
         for part in parts
     )
 

@@ -20,7 +20,6 @@ from consort.report.costs import (
 )
 from consort.report.curves import band_meaning, client_spread, curves
 from consort.report.document import write_page
-from consort.report.examples import examples
 from consort.report.gain import gain
 from consort.report.headline import headline, headline_tiles
 from consort.report.html import Content, Html, details, grid, join, plot, properties, tag
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from consort.recipe import Published
 
 _SPLITS = ("test", "validation")
+DRAWN = frozenset({"Depth", "Edges", "Normals", "Saliency", "Segmentation"})
+"""Kinds of tasks that have a look: to draw others' pages nothing as slow as PyTorch is loaded."""
 
 
 def write_report(
@@ -54,7 +55,7 @@ def write_report(
         "Claims": _claims(verdicts),
         "Tasks": task_table(study),
         "Gain": gain(study),
-        "Pictures": examples(study),
+        "Pictures": _pictures(study),
         "Verification": verification(study),
         "Curves": _curves(study),
         "Clients": _clients(study),
@@ -67,6 +68,14 @@ def write_report(
         "Settings": _settings(study),
     }
     return write_page(path, _title(study), _subtitle(study), sections)
+
+
+def _pictures(study: Study) -> Html:
+    if DRAWN.isdisjoint(task.get("kind") for task in study.tasks.values()):
+        return join([])
+    from consort.report.examples import examples
+
+    return examples(study)
 
 
 def _title(study: Study) -> str:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from consort.report.looks import LOOKS, UNKNOWN, class_colour
+from consort.report.page import DRAWN
 from consort.tasks.dense import IGNORED
 
 
@@ -84,3 +85,7 @@ def test_depths_of_which_none_is_known_are_drawn_all_the_same():
     target = torch.zeros(1, 2, 2)
     assert colours(look.truth(target)) == close(*[LILAC] * 4)
     assert bool(look.answer(torch.ones(1, 1, 2, 2), target).isfinite().all())
+
+
+def test_the_page_knows_what_has_a_look():
+    assert LOOKS.keys() == DRAWN

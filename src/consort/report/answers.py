@@ -17,6 +17,7 @@ from consort.report.looks import LOOKS
 from consort.report.numbers import natural
 from consort.report.study import Study
 from consort.results import Result
+from consort.tasks import Task
 
 if TYPE_CHECKING:
     from consort.federation import Member
@@ -33,6 +34,7 @@ class Answered:
     """A few test images of a client, and what the reported model of one run makes of them."""
 
     test: Examples
+    tasks: Mapping[str, Task]
     outputs: Mapping[str, Tensor]
 
 
@@ -99,7 +101,7 @@ def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Ans
             raise Failure(f"{result.folder}: there is no checkpoint any more")
         test, tasks = run.federation.data(client).test, run.federation.members[client].tasks
         with torch.inference_mode():
-            yield client, Answered(test, trained.model.eval()(test.inputs, tasks))
+            yield client, Answered(test, tasks, trained.model.eval()(test.inputs, tasks))
 
 
 def _spare(run: Run) -> None:

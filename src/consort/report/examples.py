@@ -21,8 +21,8 @@ _COLOURS = 96
 _NOTE = (
     "The first test images of one client of each group, and what its model of the last round makes "
     "of them. Classes have the same colour everywhere; normals are drawn by direction, depths from "
-    "near (yellow) to far (violet), edges and what stands out by how sure the model is. Where "
-    "nobody knows the truth it is lilac."
+    "near (yellow) to far (violet), edges and what stands out by how sure the model is, things in "
+    "shades of their class, joints as dots. Where nobody knows the truth it is lilac."
 )
 
 
@@ -59,12 +59,12 @@ def _pictures(
     look, test = LOOKS[about["kind"]], next(iter(answered.values())).test
     truth = test.targets[task]
     yield "input", "", _stretched(test.inputs)
-    yield "truth", "", look.truth(truth)
+    yield "truth", "", look.truth(truth, test.inputs.shape[-2:])
     for algorithm, found in answered.items():
         run = runs[algorithm]
         value = run.clients_at(run.last_round, task).get(client)
         told = "" if value is None else str(score(value).text)
-        yield algorithm, told, look.answer(found.outputs[task], truth)
+        yield algorithm, told, look.answer(found.outputs[task], truth, found.tasks[task])
 
 
 def _stretched(inputs: Tensor) -> Tensor:

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from consort.recipe import Published
 
 _SPLITS = ("test", "validation")
-DRAWN = frozenset({"Depth", "Edges", "Normals", "Saliency", "Segmentation"})
+DRAWN = frozenset(
+    {"Depth", "Edges", "Instances", "KeyPoints", "Normals", "Panoptic", "Saliency", "Segmentation"}
+)
 """Kinds of tasks that have a look: to draw others' pages nothing as slow as PyTorch is loaded."""
 
 

@@ -96,7 +96,7 @@ def test_the_pictures_are_of_the_test_images_and_their_labels(root):
     inputs = ((test.inputs[0] - low) / (high - low) * 255).byte().permute(1, 2, 0).numpy()
     drawn = shown["segment, input, image 1"].astype(int)
     assert abs(drawn - inputs).mean() < 8  # with fewer colours
-    truth = LOOKS["Segmentation"].truth(test.targets["segment"][:1])[0]
+    truth = LOOKS["Segmentation"].truth(test.targets["segment"][:1], (32, 32))[0]
     expected = (truth * 255).round().byte().permute(1, 2, 0).numpy()
     assert (shown["segment, truth, image 1"] == expected).all()
 

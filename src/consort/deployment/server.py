@@ -44,6 +44,8 @@ class Server:
         self.algorithm = recipe.algorithm(algorithm)
         if self.algorithm.pools_data:
             raise UsageError(f"{algorithm} pools the data: it cannot run among institutions")
+        if recipe.around(algorithm).attack.by:
+            raise UsageError("[attack] is acted out in simulations only: remove it")
         self.credentials = credentials
         self.deadline = deadline
         self.say = say

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +230,9 @@ def test_the_port_is_opened_for_the_clients_of_the_run_that_are_left(study, hub,
     institutions.admit("d-0")
     again = Server(study, "ditto", 0, out, institutions.server, 60, print)
     assert list(again._expected()) == ["a-0", "c-0"]
+
+
+def test_nobody_acts_out_an_attack_among_institutions(study: Recipe, hub: Near, tmp_path: Path):
+    attacked = replace(study, attack={"by": ["sign_flip"]})
+    with pytest.raises(UsageError, match="acted out in simulations only: remove it"):
+        run(attacked, hub, tmp_path / "out")

@@ -77,7 +77,8 @@ def test_the_scores_are_those_of_the_encoders_features():
     model = model_with(encoder, 7)
     data = Splits(*(signatures(name) for name in ("train", "validation", "test")))
     with torch.no_grad():
-        known, *tested = (by_hand(encoder(p.inputs), p) for p in vars(data).values())
+        parts = (data.train, data.validation, data.test)
+        known, *tested = (by_hand(encoder(part.inputs), part) for part in parts)
     found = examined(model, data)
     for split, rows in zip(("validation", "test"), tested, strict=True):
         expected = PROTOCOL.metrics(rows, known, derive(3, "c0", split))

@@ -1,4 +1,4 @@
-"""Flower asks again after one second, two, four for a part of a message that is still on its way."""
+"""For a part of a message that is on its way, Flower asks again after one second, then two."""
 
 from __future__ import annotations
 

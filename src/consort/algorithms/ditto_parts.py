@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg_parts import FedAvgParts
+from consort.algorithms.fedhca2 import install
 from consort.local import pull_towards
 from consort.messages import Payload
 from consort.params import Params
@@ -27,7 +28,7 @@ class DittoParts(FedAvgParts):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's work for the others, then the personal model."""
-        self.install(client, model)
+        install(client, model)
         personal = client.state.get("personal", Params.of(client.model))
         answer = super().train(client, model)
         personal.load_into(client.model)
@@ -40,7 +41,7 @@ class DittoParts(FedAvgParts):
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the personal model, and of what was received under the own heads."""
-        self.install(client, model)
+        install(client, model)
         received = client.score()
         client.recall("personal")
         return {"global": received, "personal": client.score()}

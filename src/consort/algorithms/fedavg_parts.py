@@ -17,7 +17,7 @@ from torch import Tensor
 
 from consort.aggregation.cross_attention import Place
 from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.algorithms.fedhca2 import ENCODER, travelling
+from consort.algorithms.fedhca2 import ENCODER, answer, install, travelling
 from consort.local import LocalTraining, pull_towards
 from consort.messages import Each, Payload, Replies
 from consort.params import Params, has_role
@@ -62,17 +62,9 @@ class FedAvgParts(Algorithm[Server]):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from what was received, under the own heads."""
-        self.install(client, model)
+        install(client, model)
         self.local.run(client, adjust=pull_towards(model, self.mu) if self.mu else None)
-        trained = Params.of(client.model)
-        sent = travelling(trained)
-        client.state["own"] = Params({n: t for n, t in trained.items() if n not in sent})
-        return {"model": sent}
-
-    def install(self, client: Client, model: Params) -> None:
-        """What was received, under the client's own heads and statistics."""
-        client.recall("own")
-        model.load_into(client.model)
+        return answer(client)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
         """What everybody received, under its own heads."""
@@ -81,7 +73,7 @@ class FedAvgParts(Algorithm[Server]):
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the client's own model."""
-        self.install(client, model)
+        install(client, model)
         return {"personal": client.score()}
 
 

@@ -141,9 +141,7 @@ class FedHCA2(Algorithm[Server]):
 
     def factors(self, replies: Replies, products: Mapping[str, Tensor]) -> Tensor:
         """Every encoder's factor in the paper's U, which is best for the one it is worst for."""
-        count = len(replies)
-        whole = torch.stack(list(products.values())).sum(0)[:count, :count]
-        return conflict_averse_factors(whole, self.c, self.rescale)
+        return conflict_averse_factors(whole(products, len(replies)), self.c, self.rescale)
 
     def attended(self, decoders: Mapping[str, Update], regard: Regard) -> dict[str, Params]:
         """The paper's A: what decoders see in each other."""
@@ -164,21 +162,9 @@ class FedHCA2(Algorithm[Server]):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the model that was put together for this client."""
-        self.install(client, model)
+        install(client, model)
         self.local.run(client)
-        return self.answer(client)
-
-    def answer(self, client: Client) -> Payload:
-        """What is sent of the trained model; the rest is kept."""
-        trained = Params.of(client.model)
-        sent = travelling(trained)
-        client.state["own"] = Params({n: t for n, t in trained.items() if n not in sent})
-        return {"model": sent}
-
-    def install(self, client: Client, model: Params) -> None:
-        """What was sent, under the client's own heads and statistics."""
-        client.recall("own")
-        model.load_into(client.model)
+        return answer(client)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
         """Everybody's own model on its own data."""
@@ -187,13 +173,27 @@ class FedHCA2(Algorithm[Server]):
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the client's own model."""
-        self.install(client, model)
+        install(client, model)
         return {"personal": client.score()}
 
 
 def travelling(model: Params) -> Params:
     """What is sent: encoder and decoders without their statistics."""
     return model.only(ENCODER, DECODERS).without(BUFFERS)
+
+
+def install(client: Client, model: Params) -> None:
+    """What was sent, under the client's own heads and statistics."""
+    client.recall("own")
+    model.load_into(client.model)
+
+
+def answer(client: Client) -> Payload:
+    """What is sent of a trained model; the rest is kept."""
+    trained = Params.of(client.model)
+    sent = travelling(trained)
+    client.state["own"] = Params({n: t for n, t in trained.items() if n not in sent})
+    return {"model": sent}
 
 
 def models_for(server: Server, clients: Clients) -> Each:
@@ -205,6 +205,11 @@ def part(update: Update, role: str) -> Update:
     """The part of an update with this role."""
     names = [name for name in update if has_role(name, role)]
     return Update(update.before, {name: update.after[name] for name in names})
+
+
+def whole(products: Mapping[str, Tensor], count: int) -> Tensor:
+    """The inner products of the first so many vectors, over all their parts."""
+    return torch.stack(list(products.values())).sum(0)[:count, :count]
 
 
 def groups(clients: Sequence[str], alike: Mapping[str, str]) -> list[list[int]]:

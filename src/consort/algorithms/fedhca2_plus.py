@@ -19,7 +19,15 @@ from consort.aggregation.combination import Update
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.algorithm import Client, on_client
-from consort.algorithms.fedhca2 import ENCODER, FedHCA2, Server, Weights
+from consort.algorithms.fedhca2 import (
+    ENCODER,
+    FedHCA2,
+    Server,
+    Weights,
+    answer,
+    install,
+    whole,
+)
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import Params, has_role
@@ -81,11 +89,8 @@ class FedHCA2Plus(FedHCA2):
             return super().factors(replies, products)
         steps = torch.tensor(list(replies.each("steps").values()), dtype=torch.float64).clamp(min=1)
         scales = steps.mean() / steps
-        count = len(replies)
-        whole = torch.stack(list(products.values())).sum(0)[:count, :count]
-        return scales * conflict_averse_factors(
-            scales[:, None] * whole * scales, self.c, self.rescale
-        )
+        scaled = scales[:, None] * whole(products, len(replies)) * scales
+        return scales * conflict_averse_factors(scaled, self.c, self.rescale)
 
     def attended(self, decoders: Mapping[str, Update], regard: Regard) -> dict[str, Params]:
         """What decoders see in those that moved in their direction."""
@@ -94,12 +99,12 @@ class FedHCA2Plus(FedHCA2):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the model that was put together for this client."""
-        self.install(client, model)
+        install(client, model)
         loss = setback(client, self.local) if self.guard else {}
         steps = self.local.run(client).steps
         if self.guard:
             remember(client, self.local)
-        return self.answer(client) | {"steps": steps} | loss
+        return answer(client) | {"steps": steps} | loss
 
 
 def setback(client: Client, local: LocalTraining) -> Payload:

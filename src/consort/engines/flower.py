@@ -74,7 +74,7 @@ class Ledger:
             client: [(stamp[0], stamp[1]) for stamp in stamps]
             for client, stamps in written["counted"].items()
         }
-        return cls(path, written["session"], written["number"], counted, written["members"])
+        return cls(path, written["session"], written["number"], counted, written.get("members", {}))
 
     def count(self, client: str, stamp: Stamp) -> None:
         """An answer counts."""

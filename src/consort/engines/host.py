@@ -164,8 +164,9 @@ class ClientHost:
 
     def _arguments(self, call: Call) -> Payload:
         """What the method gets; among whom its answer is hidden is no affair of an algorithm."""
-        ours = {HIDDEN_AMONG} if self.federation.secure else set()
-        return {key: value for key, value in call.payload.items() if key not in ours}
+        if self.federation.secure is None:
+            return call.payload
+        return {key: value for key, value in call.payload.items() if key != HIDDEN_AMONG}
 
     def _exchange(self, secure: Secure, call: Call) -> Reply:
         """What is said around a masked answer; only the client's memory takes part in it."""

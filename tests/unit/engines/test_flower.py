@@ -305,3 +305,10 @@ def test_nothing_is_answered_after_the_deadline(recipe, tmp_path):
     error = reply_of("a-0", answer).error
     assert isinstance(error, Absent)
     assert str(error) == "client a-0: was too late"
+
+
+def test_a_ledger_that_does_not_name_its_members_yet_is_read(tmp_path: Path):
+    path = tmp_path / "exchanges.json"
+    path.write_text('{"session": "s", "number": 3, "counted": {"a": [[1, 0]]}}')
+    ledger = Ledger.open(path)
+    assert (ledger.number, ledger.counted, ledger.members) == (3, {"a": [(1, 0)]}, {})

@@ -157,15 +157,17 @@ def overhear(
     federation: Federation,
     rounds: int = 2,
     store: StateStore | None = None,
+    planned: int | None = None,
 ) -> tuple[list[Exchange], list[Any]]:
-    """Everything said in some rounds and their evaluations; the server's state after each round."""
+    """Everything said in the first of the planned rounds and their evaluations, and all states."""
     if algorithm.pools_data:
         federation = federation.pooled()
-    host = ClientHost(federation, algorithm, 0, rounds, store or StateStore())
+    planned = planned or rounds
+    host = ClientHost(federation, algorithm, 0, planned, store or StateStore())
     engine = Listening(Embedded(host))
     servers = [algorithm.start(federation.roster)]
     for number in range(1, rounds + 1):
-        here = (number, rounds, 0, engine, len(federation.client_ids))
+        here = (number, planned, 0, engine, len(federation.client_ids))
         servers.append(algorithm.round(servers[-1], Clients(federation.client_ids, *here)))
         algorithm.evaluate(servers[-1], Clients(federation.evaluation_ids, *here, True))
     return engine.exchanges, servers

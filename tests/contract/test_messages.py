@@ -281,7 +281,7 @@ def test_neither_clients_nor_server_change_what_they_were_given(name, batchnorm)
 
 @every_algorithm
 def test_a_round_leaves_the_state_it_was_given_alone(name):
-    _, servers = overhear(make(name), tiny_federation(3), rounds=1)
+    _, servers = overhear(make(name), tiny_federation(3), rounds=1, planned=3)
     _, longer = overhear(make(name), tiny_federation(3), rounds=3)
     assert encode(longer[0]) == encode(servers[0])
     assert encode(longer[1]) == encode(servers[1])

@@ -91,8 +91,8 @@ def test_a_finished_run_is_not_run_again(name, straight, tmp_path):
     assert_same_outcome(again, straight(name))
 
 
-PLANNED = {"affr", "affr_plus", "feddg_ga"}
-"""Algorithms whose steps get shorter towards the planned end: a later end means other steps."""
+PLANNED = {"affr", "affr_plus", "feddg_ga", "fedhca2_plus", "mfed_plus"}
+"""Algorithms that plan by the number of rounds: a later end means other rounds."""
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in PLANNED])

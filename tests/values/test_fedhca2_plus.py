@@ -18,13 +18,17 @@ from tests.values.test_fedhca2 import (
     models_said,
 )
 
+from consort.aggregation.combination import Update
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import attention
+from consort.algorithm import Clients
 from consort.algorithms.fedhca2 import FedHCA2
-from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
+from consort.algorithms.fedhca2_plus import FedHCA2Plus, one_step, stage
+from consort.engines.scripted import Scripted
 from consort.messages import encode
 
 OFF = {
+    "together": 0.0,
     "temperature": 0.0,
     "stages": False,
     "cosine": False,
@@ -43,7 +47,9 @@ def test_without_its_ideas_it_is_the_published_one_bit_for_bit(tmp_path):
 
 
 def test_every_layer_of_an_encoder_has_a_weight_that_is_learnt_from_cosines():
-    algorithm = FedHCA2Plus(LOCAL, hyper_lr=0.1, hyper_momentum=0.0, hyper_decay=0.0, guard=False)
+    algorithm = FedHCA2Plus(
+        LOCAL, together=0.0, hyper_lr=0.1, hyper_momentum=0.0, hyper_decay=0.0, guard=False
+    )
     exchanges, servers = overhear(algorithm, federation(), rounds=2)
     moves = deltas(models_said(exchanges, 2)[1])
     for client, weights in servers[1].weights.items():
@@ -58,7 +64,7 @@ def test_every_layer_of_an_encoder_has_a_weight_that_is_learnt_from_cosines():
 
 def test_encoders_agree_on_what_all_would_do_in_the_same_number_of_steps():
     members = {"c0": {"tasks": {"colour": 3}}, "c1": {"tasks": {"shape": 4}, "train": 90}}
-    exchanges, servers = overhear(FedHCA2Plus(LOCAL), federation(members), rounds=1)
+    exchanges, servers = overhear(FedHCA2Plus(LOCAL, together=0.0), federation(members), rounds=1)
     steps = {e.call.client: e.reply.content.get("steps") for e in exchanges[:2]}
     assert len(set(steps.values())) == 2
     moves = deltas(models_said(exchanges, 1)[0])
@@ -68,7 +74,8 @@ def test_encoders_agree_on_what_all_would_do_in_the_same_number_of_steps():
 
 
 def test_who_was_set_back_takes_half_as_much_from_now_on():
-    exchanges, servers = overhear(FedHCA2Plus(LOCAL), federation(), rounds=3)
+    algorithm = FedHCA2Plus(LOCAL, together=0.0, initial=0.3)
+    exchanges, servers = overhear(algorithm, federation(), rounds=3)
     setbacks = [
         (e.call.round, e.call.client, e.reply.content.get("setback"))
         for e in exchanges
@@ -82,10 +89,48 @@ def test_who_was_set_back_takes_half_as_much_from_now_on():
 
 
 def test_a_setback_is_what_was_added_to_the_own_model_and_nothing_else():
-    algorithm = FedHCA2Plus(LOCAL, initial=0.0, hyper_lr=0.0)
+    algorithm = FedHCA2Plus(LOCAL, together=0.0, initial=0.0, hyper_lr=0.0)
     exchanges, _ = overhear(algorithm, federation(), rounds=2)
     found = [e.reply.content["setback"] for e in exchanges if "setback" in e.reply.content]
     assert found == [0.0] * 3
+
+
+def test_at_first_there_is_one_encoder_that_moves_as_far_as_clients_do():
+    exchanges, servers = overhear(FedHCA2Plus(LOCAL, together=0.5), federation(), rounds=2)
+    moves = deltas(models_said(exchanges, 2)[0])
+    encoders = [flat(move.only("encoder")) for move in moves.values()]
+    mean = sum(encoders) / len(encoders)
+    length = sum(float(move.norm()) for move in encoders) / len(encoders)
+    first = servers[0].models
+    for client, model in servers[1].models.items():
+        moved = flat(model.only("encoder")) - flat(first[client].only("encoder"))
+        torch.testing.assert_close(moved, mean * (length / mean.norm()), atol=2e-6, rtol=1e-5)
+        own = flat(first[client].only("decoders")) + flat(moves[client].only("decoders"))
+        torch.testing.assert_close(flat(model.only("decoders")), own)
+    encoders = [flat(model.only("encoder")) for model in servers[2].models.values()]
+    assert not torch.equal(encoders[0], encoders[1])
+
+
+def test_who_is_absent_at_first_finds_the_common_encoder_and_its_own_decoders():
+    algorithm = FedHCA2Plus(LOCAL, together=1.0)
+    before = algorithm.start(federation().roster)
+
+    def moved(call):
+        return {"model": call.payload["model"] * 1.1, "steps": 1}
+
+    after = algorithm.round(before, Clients(("c0", "c2"), 1, 5, 0, Scripted(moved), 3))
+    encoders = [model.only("encoder") for model in after.models.values()]
+    assert all(encoder.equals(encoders[0]) for encoder in encoders)
+    assert not encoders[0].equals(before.models["c1"].only("encoder"))
+    assert after.models["c1"].only("decoders").equals(before.models["c1"].only("decoders"))
+
+
+def test_one_step_of_updates_that_cancel_is_none():
+    start = {"w": torch.zeros(2)}
+    there, back = torch.tensor([1.0, 0.0]), torch.tensor([-1.0, 0.0])
+    updates = [Update(start, {"w": there}), Update(start, {"w": back})]
+    assert torch.equal(one_step(updates)["w"], torch.zeros(2))
+    assert torch.equal(one_step(updates[:1])["w"], there)
 
 
 def test_nothing_that_moved_has_no_direction():
@@ -96,8 +141,8 @@ def test_nothing_that_moved_has_no_direction():
 
 
 def test_factors_do_not_depend_on_steps_that_are_the_same():
-    _, servers = overhear(FedHCA2Plus(LOCAL), federation(), rounds=1)
-    _, plain = overhear(FedHCA2Plus(LOCAL, per_step=False), federation(), rounds=1)
+    _, servers = overhear(FedHCA2Plus(LOCAL, together=0.0), federation(), rounds=1)
+    _, plain = overhear(FedHCA2Plus(LOCAL, together=0.0, per_step=False), federation(), rounds=1)
     torch.testing.assert_close(flat(servers[1].common), flat(plain[1].common))
 
 

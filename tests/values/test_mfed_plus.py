@@ -31,13 +31,15 @@ def model(value):
 def server(**changes):
     models = {"a": model([0.0, 0.0]), "b": model([4.0, 0.0]), "c": model([0.0, 8.0])}
     equal = {task: dict.fromkeys(models, 1.0) for task in models}
-    usual = {"affinities": equal, "pulls": dict.fromkeys(models, 0.5)}
-    return Server(models=models, alike={c: c for c in models}, **(usual | changes))
+    usual = {"models": models, "affinities": equal, "pulls": dict.fromkeys(models, 0.5)}
+    return Server(alike={c: c for c in models}, **(usual | changes))
 
 
-@pytest.mark.parametrize("options", [{"pull": 0.0}, {"pull": 0.0, "guard": False}])
-def test_without_a_pull_it_is_fedavg_per_task_bit_for_bit(options, tmp_path):
-    off = play(MFedPlus(LOCAL, **options), two_tasks(), tmp_path / "off", rounds=3)
+@pytest.mark.parametrize("options", [{}, {"guard": False}])
+def test_apart_and_without_a_pull_it_is_fedavg_per_task_bit_for_bit(options, tmp_path):
+    off = play(
+        MFedPlus(LOCAL, together=0.0, pull=0.0, **options), two_tasks(), tmp_path / "off", rounds=3
+    )
     plain = play(FedAvgPerTask(LOCAL), two_tasks(), tmp_path / "plain", rounds=3)
     assert encode(off.server.models) == encode(plain.server.models)
     assert [r for r in off.rows if r.split] == [r for r in plain.rows if r.split]
@@ -69,18 +71,35 @@ def round_of(algorithm, before, moves, setback=0.0):
     return algorithm.round(before, Clients(tuple(moves), 2, 5, 0, Scripted(answer), 3))
 
 
+def test_at_first_all_tasks_have_one_encoder_that_moves_as_far_as_theirs():
+    one = server(models={task: model([1.0, 1.0]) for task in "abc"})
+    after = round_of(MFedPlus(together=0.4), one, {"a": [3.0, 0.0], "b": [0.0, 4.0]})
+    direction = torch.tensor([3.0, 4.0]) / 5.0
+    for task in "abc":
+        moved = after.models[task]["encoder.w"] - torch.tensor([1.0, 1.0])
+        torch.testing.assert_close(moved, 3.5 * direction)
+    assert after.pulls == one.pulls
+    later = round_of(MFedPlus(together=0.3), one, {"a": [3.0, 0.0], "b": [0.0, 4.0]})
+    assert later.models["c"].equals(one.models["c"])
+    unlike = round_of(MFedPlus(together=0.4, pull=0.0), server(), {"a": [3.0, 0.0]})
+    assert unlike.models["b"].equals(server().models["b"])
+    torch.testing.assert_close(later.models["a"]["encoder.w"], torch.tensor([4.0, 1.0]))
+
+
 def test_affinities_are_cosines_of_moves_and_opposed_tasks_have_none():
     moves = {"a": [1.0, 0.0], "b": [3.0, 3.0], "c": [-1.0, 0.0]}
-    found = round_of(MFedPlus(), server(), moves).affinities
+    found = round_of(MFedPlus(together=0.0), server(), moves).affinities
     assert found["a"] == pytest.approx({"a": 1.0, "b": 0.5**0.5, "c": 0.0}, abs=1e-6)
     assert found["b"]["c"] == 0.0
-    kept = round_of(MFedPlus(), server(), {"a": [1.0, 0.0], "b": [0.0, 2.0]}).affinities
+    kept = round_of(MFedPlus(together=0.0), server(), {"a": [1.0, 0.0], "b": [0.0, 2.0]}).affinities
     assert kept["a"] == pytest.approx({"a": 1.0, "b": 0.0, "c": 1.0})
     assert kept["c"] == server().affinities["c"]
 
 
 def test_tasks_that_did_not_move_have_nothing_in_common():
-    found = round_of(MFedPlus(), server(), {"a": [0.0, 0.0], "b": [1.0, 0.0]}).affinities
+    found = round_of(
+        MFedPlus(together=0.0), server(), {"a": [0.0, 0.0], "b": [1.0, 0.0]}
+    ).affinities
     assert found["a"]["a"] == 1.0
     assert found["a"]["b"] == 0.0
 
@@ -88,17 +107,17 @@ def test_tasks_that_did_not_move_have_nothing_in_common():
 @pytest.mark.parametrize(("setback", "pull"), [(0.1, 0.05), (0.0, 0.2), (-1.0, 0.2)])
 def test_the_pull_is_halved_where_the_start_is_worse_than_what_was_reached(setback, pull):
     start = server(pulls=dict.fromkeys("abc", 0.1))
-    found = round_of(MFedPlus(pull=0.3), start, {"a": [1.0, 0.0]}, setback)
+    found = round_of(MFedPlus(together=0.0, pull=0.3), start, {"a": [1.0, 0.0]}, setback)
     assert found.pulls == pytest.approx({"a": pull, "b": 0.1, "c": 0.1})
 
 
 def test_the_pull_grows_back_to_its_first_value_and_no_further():
     start = server(pulls=dict.fromkeys("abc", 0.25))
-    assert round_of(MFedPlus(pull=0.3), start, {"a": [1.0, 0.0]}).pulls["a"] == 0.3
+    assert round_of(MFedPlus(together=0.0, pull=0.3), start, {"a": [1.0, 0.0]}).pulls["a"] == 0.3
 
 
 def test_clients_are_sent_one_model_and_tell_their_setback_from_the_second_round_on():
-    exchanges, servers = overhear(MFedPlus(LOCAL), two_tasks(), rounds=2)
+    exchanges, servers = overhear(MFedPlus(LOCAL, together=0.0), two_tasks(), rounds=2)
     trained = [e for e in exchanges if not e.call.evaluation]
     assert all(e.call.payload.keys() == {"model"} for e in trained)
     assert ["setback" in e.reply.content for e in trained] == [False] * 4 + [True] * 4
@@ -106,5 +125,5 @@ def test_clients_are_sent_one_model_and_tell_their_setback_from_the_second_round
     for exchange in trained[4:]:
         task = servers[1].alike[exchange.call.client]
         assert exchange.call.payload["model"].equals(starts[task])
-    _, free = overhear(MFedPlus(LOCAL, guard=False), two_tasks(), rounds=2)
+    _, free = overhear(MFedPlus(LOCAL, together=0.0, guard=False), two_tasks(), rounds=2)
     assert free[2].pulls == free[0].pulls

@@ -1,21 +1,22 @@
-"""M-Fed at FedAvg's price: the server pulls encoders together, by how much tasks have in common.
+"""M-Fed at FedAvg's price: one encoder for all tasks at first, and later a pull by the server.
 
-Our own variation. A step of the server from every task's encoder towards those of the others
-takes the place of a penalty on clients, who then need not be sent the global encoder. Tasks whose
-encoders move alike count more for each other, and a task that was set back is pulled less.
+Our own variation. Few images of one task make a poor encoder: in the first rounds all tasks train
+one. Later a step of the server from every task's encoder towards those of the others takes the
+place of a penalty on clients, who need not be sent the global encoder. Tasks whose encoders move
+alike count more for each other, and a task that was set back is pulled less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from consort.aggregation.combination import Update
 from consort.aggregation.min_norm import gram
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
-from consort.algorithms.fedhca2_plus import remember, setback
+from consort.algorithms.fedhca2_plus import is_one, one_step, remember, setback
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import BUFFERS, Params, mean
@@ -38,9 +39,11 @@ class Server:
 
 @dataclass(frozen=True)
 class MFedPlus(Algorithm[Server]):
-    """FedAvg within every task, from a start between its encoder and those of similar tasks."""
+    """FedAvg within every task: at first with one encoder, later from starts near similar ones."""
 
     local: LocalTraining = LocalTraining()
+    together: Probability = 0.4
+    """The share of all rounds, at the beginning, in which all tasks have one encoder."""
     pull: Probability = 0.2
     """The largest share of the way to the mean encoder of similar tasks."""
     affinity: bool = True
@@ -57,18 +60,29 @@ class MFedPlus(Algorithm[Server]):
         return Server(models, alike, equal, dict.fromkeys(models, self.pull))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """FedAvg in every task from its start; then affinities and pulls are found anew."""
-        starts = pulled(server)
-        own = models_for(starts, server.alike, clients)
-        replies = clients.ask(self.train, model=own)
+        """FedAvg in every task; at first the tasks then agree on one encoder."""
+        planned = clients.round <= self.together * clients.rounds
+        together = planned and is_one(server.models.values())
+        starts = server.models if together else pulled(server)
+        replies = clients.ask(self.train, model=models_for(starts, server.alike, clients))
         trained = means(replies, server.alike)
+        moves = {t: Update(encoder(starts[t]), encoder(model)) for t, model in trained.items()}
+        models = server.models | trained
+        if together and moves:
+            one = one_step(list(moves.values()))
+            return replace(server, models={task: model | one for task, model in models.items()})
+        return self.apart(replace(server, models=models), moves, replies, clients)
+
+    def apart(
+        self, server: Server, moves: Mapping[str, Update], replies: Replies, clients: Clients
+    ) -> Server:
+        """Affinities and pulls are found anew."""
         affinities = server.affinities
-        if self.affinity and trained:
-            moves = {t: Update(encoder(starts[t]), encoder(model)) for t, model in trained.items()}
+        if self.affinity and moves:
             affinities = affinities | similar(moves, affinities)
         pulls = server.pulls | self.guarded(server, replies)
         clients.note("pull", {client: pulls[server.alike[client]] for client in clients.ids})
-        return Server(server.models | trained, server.alike, affinities, pulls)
+        return replace(server, affinities=affinities, pulls=pulls)
 
     def guarded(self, server: Server, replies: Replies) -> dict[str, float]:
         """Half the pull where starts were worse than what clients had, else up to twice as much."""

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consort.claims import EXACT_METRICS, Claim
+from consort.claims import Claim
+from consort.claims.comparison import EXACT_METRICS
 from consort.errors import UsageError
 
 ALGORITHMS = ["local", "fedavg", "fedavg_ft", "FedMH", "FedMH-Plus"]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consort.claims.comparison import Comparison, Measured, Outcome
+from consort.claims.comparison import Comparison, Measured, Outcome, weakest
 from consort.claims.expressions import EACH_OTHER, measures_in
 from consort.claims.reader import SHAPE, Reader
 from consort.errors import UsageError
-
-_WORST_FIRST: tuple[Outcome, ...] = ("fails", "undecided", "holds")
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,8 @@ class Claim:
 
     def judge(self, measured: Measured) -> Verdict:
         """Holds if every comparison holds, fails if any fails; the weakest one is told."""
-        findings = [comparison.judge(measured) for comparison in self.comparisons]
-        weakest = min(findings, key=lambda f: (_WORST_FIRST.index(f.outcome), f.margin))
-        return Verdict(self.text, weakest.outcome, weakest.detail)
+        finding = weakest([comparison.judge(measured) for comparison in self.comparisons])
+        return Verdict(self.text, finding.outcome, finding.detail)
 
 
 def _spelt_out(comparison: Comparison, algorithms: Sequence[str]) -> tuple[Comparison, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from consort.claims.expressions import Expression, Measure, exact, measures_in, naming, value_of
@@ -13,8 +13,20 @@ from consort.statistics import confidence_interval, summarise
 EXACT_METRICS = frozenset({"bytes", "bytes_up", "bytes_down", "flops"})
 
 Outcome: TypeAlias = Literal["holds", "fails", "undecided"]
-Measured: TypeAlias = Mapping[tuple[str, str], Mapping[int, float]]
+Values: TypeAlias = Mapping[tuple[str, str], Mapping[int, float]]
 """By metric and algorithm: the value with every seed."""
+
+_WORST_FIRST: tuple[Outcome, ...] = ("fails", "undecided", "holds")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What claims are judged by."""
+
+    values: Values
+    """Of whole runs."""
+    tasks: Mapping[str, Values] = field(default_factory=dict)
+    """By task of a group of clients: its score as `each task`, higher is better."""
 
 
 @dataclass(frozen=True)
@@ -26,25 +38,30 @@ class Finding:
     detail: str
 
 
+def weakest(findings: Sequence[Finding]) -> Finding:
+    """The finding that decides about all of them together."""
+    return min(findings, key=lambda f: (_WORST_FIRST.index(f.outcome), f.margin))
+
+
 @dataclass(frozen=True)
 class Comparison:
     """That `smaller` lies below `larger`, perhaps about one rival."""
 
     smaller: Expression
     larger: Expression
-    strict: bool
+    strict: bool = False
     rival: str | None = None
 
     def against(self, rival: str) -> Comparison:
         """The comparison with this rival in the place of `each other`."""
         smaller, larger = naming(self.smaller, rival), naming(self.larger, rival)
-        return Comparison(smaller, larger, self.strict, rival)
+        return replace(self, smaller=smaller, larger=larger, rival=rival)
 
     def judge(self, measured: Measured) -> Finding:
         """Decides from the interval of the mean margin over paired seeds."""
         try:
-            margins = list(self._margins(measured))
-        except _Undecidable as reason:
+            margins = list(self._margins(measured.values))
+        except Undecidable as reason:
             return Finding("undecided", -math.inf, self._about(str(reason)))
         low, high = self._interval(margins)
         margin = summarise(margins).mean
@@ -54,23 +71,23 @@ class Comparison:
     def _measures(self) -> list[Measure]:
         return [*measures_in(self.smaller), *measures_in(self.larger)]
 
-    def _margins(self, measured: Measured) -> Iterator[float]:
-        series = {m: measured.get((m.metric, m.algorithm), {}) for m in self._measures()}
+    def _margins(self, values: Values) -> Iterator[float]:
+        series = {m: values.get((m.metric, m.algorithm), {}) for m in self._measures()}
         seeds = set.intersection(*map(set, series.values()))
         if not seeds:
-            raise _Undecidable(f"no seed has all of {', '.join(map(str, series))}")
+            raise Undecidable(f"no seed has all of {', '.join(map(str, series))}")
         for seed in sorted(seeds):
-            yield self._margin({m: values[seed] for m, values in series.items()}, seed)
+            yield self._margin({m: found[seed] for m, found in series.items()}, seed)
 
     def _margin(self, values: Mapping[Measure, float], seed: int) -> float:
         for measure, value in values.items():
             if not math.isfinite(value):
-                raise _Undecidable(f"{measure} is {value} with seed {seed}")
+                raise Undecidable(f"{measure} is {value} with seed {seed}")
         digits = {measure: exact(value) for measure, value in values.items()}
         try:
             return float(value_of(self.larger, digits) - value_of(self.smaller, digits))
         except ArithmeticError:
-            raise _Undecidable(f"the margin is not a finite number with seed {seed}") from None
+            raise Undecidable(f"the margin is not a finite number with seed {seed}") from None
 
     def _interval(self, margins: Sequence[float]) -> tuple[float, float]:
         if len(margins) == 1 and all(m.metric in EXACT_METRICS for m in self._measures()):
@@ -88,7 +105,7 @@ class Comparison:
         return f"against {self.rival}: {detail}" if self.rival else detail
 
 
-class _Undecidable(Exception):
+class Undecidable(Exception):
     """Why the measurements cannot decide."""
 
 

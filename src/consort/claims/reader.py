@@ -13,9 +13,15 @@ from fractions import Fraction
 
 from consort.claims.comparison import Comparison
 from consort.claims.expressions import EACH_OTHER, Arithmetic, Expression, Measure, Operation, exact
+from consort.claims.no_task_worse import EACH_TASK, STANDARD_ERROR, NoTaskWorse
 from consort.errors import UsageError
 
 SHAPE = f'write two sides and one of <, <=, >, >= between them, as in "eer(a) < eer({EACH_OTHER})"'
+_BY_TASK = (
+    f"`{EACH_TASK}` and `{STANDARD_ERROR}` stand only in a claim such as "
+    f'"{EACH_TASK}(a) >= {EACH_TASK}(b) - {STANDARD_ERROR}"'
+)
+_TWO_WORDS = re.compile(r"\b(each|standard)\s+(other|task|error)\b", re.IGNORECASE)
 
 _ARITHMETIC: dict[type[ast.operator], Arithmetic] = {
     ast.Add: operator.add,
@@ -35,8 +41,14 @@ class Reader:
 
     def comparison(self, text: str) -> Comparison:
         """The comparison that a text says."""
-        source = re.sub(r"\beach\s+other\b", "each_other", text.strip(), flags=re.IGNORECASE)
+        source = _TWO_WORDS.sub(r"\1_\2", text.strip())
         match ast.parse(source, mode="eval").body:
+            case ast.Compare(
+                left=left,
+                ops=[ast.GtE()],
+                comparators=[ast.BinOp(left=right, op=ast.Sub(), right=ast.Name(id=name))],
+            ) if _same(name, STANDARD_ERROR):
+                return NoTaskWorse(self._each_task(right), self._each_task(left))
             case ast.Compare(left=left, ops=[sign], comparators=[right]) if isinstance(
                 sign, _COMPARISONS
             ):
@@ -45,8 +57,20 @@ class Reader:
                 return Comparison(smaller, larger, strict=isinstance(sign, ast.Lt | ast.Gt))
         raise UsageError(SHAPE)
 
+    def _each_task(self, node: ast.expr) -> Measure:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if _same(
+                name, EACH_TASK
+            ):
+                return Measure(EACH_TASK, self._algorithm(argument))
+        raise UsageError(_BY_TASK)
+
     def _expression(self, node: ast.expr) -> Expression:
         match node:
+            case ast.Name(id=name) if _same(name, STANDARD_ERROR):
+                raise UsageError(_BY_TASK)
+            case ast.Call(func=ast.Name(id=name)) if _same(name, EACH_TASK):
+                raise UsageError(_BY_TASK)
             case ast.Constant(value=int() | float() as number) if _is_finite(number):
                 return exact(number)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
@@ -55,13 +79,14 @@ class Reader:
                 apply = _ARITHMETIC[type(sign)]
                 return Operation(apply, self._expression(left), self._expression(right))
             case ast.Call(func=ast.Name(id=metric), args=[argument], keywords=[]):
-                return Measure(
-                    _find("metric", metric, self.metrics or [metric]),
-                    _find("algorithm", ast.unparse(argument), [*self.algorithms, EACH_OTHER]),
-                )
+                known = _find("metric", metric, self.metrics or [metric])
+                return Measure(known, self._algorithm(argument))
         raise UsageError(
             f"`{ast.unparse(node)}` is neither a number nor metric(algorithm), nor + - * / of these"
         )
+
+    def _algorithm(self, node: ast.expr) -> str:
+        return _find("algorithm", ast.unparse(node), [*self.algorithms, EACH_OTHER])
 
 
 def _find(kind: str, word: str, valid: Sequence[str]) -> str:
@@ -71,6 +96,10 @@ def _find(kind: str, word: str, valid: Sequence[str]) -> str:
         return by_key[key]
     closest = by_key[get_close_matches(key, by_key, n=1, cutoff=0.0)[0]]
     raise UsageError(f"this comparison has no {kind} `{word}`; did you mean `{closest}`?")
+
+
+def _same(word: str, name: str) -> bool:
+    return _key(word) == _key(name)
 
 
 def _key(name: str) -> str:

@@ -297,7 +297,7 @@ def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = (
 def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
     """Checks a recipe that is already a table, algorithms and models included."""
     try:
-        recipe: Recipe = checked(Recipe, table, "")
+        recipe: Recipe = checked(Recipe, _with_whole_cuts(table), "")
         for group in recipe.all_groups:
             recipe.models_of(group)
             recipe.obfuscations_of(group)
@@ -309,6 +309,20 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     return recipe
+
+
+def _with_whole_cuts(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A recipe in which a group's partition also says what it takes from the common one."""
+    common, groups = table.get("partition", {}), table.get("groups", [])
+    if not (isinstance(common, dict) and isinstance(groups, list)):
+        return table
+    checked(Cut, common, "partition")  # before its keys turn up in groups
+    return {**table, "groups": [_with_whole_cut(group, common) for group in groups]}
+
+
+def _with_whole_cut(group: Any, common: Table) -> Any:
+    own = group.get("partition") if isinstance(group, dict) else None
+    return {**group, "partition": merged(common, own)} if isinstance(own, dict) else group
 
 
 def anchored(value: Any, folder: Path) -> Any:

@@ -117,11 +117,12 @@ class Enrolment:
     @classmethod
     def of(cls, study: Study, name: str, brings: Table, data: Path | None) -> Enrolment:
         """Loads what the client brings, as the study says it is to be treated."""
-        group: Group = checked(Group, {"name": name, "count": 1} | brings, "")
+        own = {"name": name, "count": 1} | brings
+        checked(Group, own, "")
         settings = {key: value for key, value in study.recipe.items() if value is not None}
-        table = settings | {"groups": [{"name": name, "count": 1} | brings]}
+        table = settings | {"groups": [own]}
         recipe = recipe_of(table, "the server's recipe")
-        made = assemble(replace(recipe, groups=[group]), study.seed, data).federation
+        made = assemble(recipe, study.seed, data).federation
         (member,) = made.members.values()
         alone = Federation({name: member}, study.seed, recipe.batchnorm, recipe.compute)
         alone.refuses_imprints = recipe.refuse_imprints

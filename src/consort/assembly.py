@@ -42,7 +42,13 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
     """Loads the data, cuts them into clients, and gives every client its model."""
     seats = seats_of(recipe, seed, data)
     members = {
-        name: Member(seat.tasks, seat.model, example_of(seat.dataset), seat.load)
+        name: Member(
+            seat.tasks,
+            seat.model,
+            example_of(seat.dataset),
+            seat.load,
+            local=recipe.local_of(seat.group),
+        )
         for name, seat in seats.items()
     }
     exam = verification_of(recipe, seats, seed, data)

@@ -24,6 +24,7 @@ from consort.defences.robust import Robust
 from consort.defences.secure import Secure
 from consort.errors import UsageError
 from consort.federation import Federation
+from consort.local import LocalTraining
 from consort.metrics.writer_dependent import WriterDependent
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
@@ -52,6 +53,8 @@ class Group:
     """Some of the data's classes, numbered anew from 0; all of them if empty."""
     obfuscation: Table | list[Table] | None = None
     """How the clients blur their images, or several ways that they take in turns."""
+    local: Table = field(default_factory=dict)
+    """What is different about the clients' local training, whatever the algorithm."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -178,6 +181,7 @@ class Recipe:
                 obfuscation=self.obfuscation if group.obfuscation is None else group.obfuscation,
                 tasks=group.tasks,
                 classes=group.classes,
+                local=group.local,
             )
             for group in groups
         ]
@@ -193,6 +197,11 @@ class Recipe:
             found = group.obfuscation
             return [None if found is None else checked(FpDfsn, found, "obfuscation")]
         return [checked(FpDfsn, table, "obfuscation") for table in group.obfuscation] or [None]
+
+    def local_of(self, group: Group) -> Table:
+        """What is different about the local training of a group, checked."""
+        training = checked(LocalTraining, group.local, f"groups.{group.name}.local")
+        return {key: getattr(training, key) for key in group.local}
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """One of the recipe's algorithms with its checked options."""
@@ -301,14 +310,24 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for group in recipe.all_groups:
             recipe.models_of(group)
             recipe.obfuscations_of(group)
+        trainings = {group.name: recipe.local_of(group) for group in recipe.groups}
         for name in recipe.algorithms:
-            recipe.algorithm(name)
+            _check_trainings(name, recipe.algorithm(name), trainings)
             recipe.around(name)
         for claim in recipe.claims:
             Claim.parse(claim, list(recipe.algorithms))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from error
     return recipe
+
+
+def _check_trainings(name: str, algorithm: Algorithm[Any], trainings: Mapping[str, Table]) -> None:
+    """Refuses an algorithm that cannot be trained as one of the groups wants it."""
+    for group, changes in trainings.items():
+        try:
+            algorithm.with_local(changes)
+        except UsageError as error:
+            raise UsageError(f"groups.{group}.local, for {name}: {error}") from error
 
 
 def _with_whole_cuts(table: Mapping[str, Any]) -> Mapping[str, Any]:

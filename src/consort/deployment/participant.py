@@ -98,7 +98,7 @@ class Participant:
             self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
             self._enrolment.recipe.compute.apply()
         if told is not None and told != digest(self._enrolment.description):
-            raise UsageError("its data, model or tasks are not those the run began with")
+            raise UsageError("its data, model, tasks or training are not those the run began with")
         return self._enrolment
 
     def _call(

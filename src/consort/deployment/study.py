@@ -162,4 +162,5 @@ class Enrolment:
             "train": len(data.train),
             "validation": len(data.validation),
             "test": len(data.test),
+            **({"local": dict(member.local)} if member.local else {}),
         }

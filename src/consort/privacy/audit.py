@@ -108,7 +108,8 @@ def attacked(
     for call, reply in heard:
         directions += updates(call, reply, blueprint.params)
     model, whose = _exposed(run, victim, heard)
-    local = getattr(run.algorithm, "local", LocalTraining())
+    algorithm = run.algorithm.with_local(federation.members[client].local)
+    local = getattr(algorithm, "local", LocalTraining())
     return Finding(
         client,
         [sent for call, reply in heard for sent in described(call, reply)],

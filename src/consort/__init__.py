@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from consort.errors import ConsortError, Failure, UsageError
     from consort.federation import Federation, Member
     from consort.history import History
-    from consort.local import LocalTraining, pull_towards, shift_by, task_losses
+    from consort.local import LocalTraining
     from consort.messages import Each, Payload, Replies
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
+    from consort.objectives import pull_towards, shift_by, task_losses
     from consort.params import Params
     from consort.recipe import Recipe
     from consort.roster import Roster
@@ -70,9 +71,9 @@ _HOMES = {
     "UsageError": "errors",
     "batchable": "algorithm",
     "on_client": "algorithm",
-    "pull_towards": "local",
-    "shift_by": "local",
-    "task_losses": "local",
+    "pull_towards": "objectives",
+    "shift_by": "objectives",
+    "task_losses": "objectives",
 }
 
 __all__ = [

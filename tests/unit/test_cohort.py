@@ -20,10 +20,11 @@ from consort.data.examples import Examples, Splits
 from consort.engines import host as host_module
 from consort.engines.host import ClientHost
 from consort.federation import Federation, Member
-from consort.local import LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import Call, Each, encode
 from consort.models.inputs import number_count
 from consort.models.registry import ENCODERS
+from consort.objectives import pull_towards
 from consort.params import Params
 from consort.run import Run, Schedule
 

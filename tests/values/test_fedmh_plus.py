@@ -15,8 +15,9 @@ from consort.aggregation.eight_bits import restore, shorten
 from consort.algorithms.fedmh_plus import MODEL, UNSENT, FedMHPlus
 from consort.algorithms.lg_fedavg import LGFedAvg
 from consort.federation import Federation
-from consort.local import LocalTraining, task_losses
+from consort.local import LocalTraining
 from consort.messages import tensors_in
+from consort.objectives import task_losses
 from consort.params import Params
 from consort.task_steps import TaskSteps
 from consort.tasks.signature import Identification, identity, imitation_loss

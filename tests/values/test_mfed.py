@@ -20,8 +20,9 @@ from consort.algorithms.mfed import MFed, unit_pull_towards
 from consort.engines.scripted import Scripted
 from consort.errors import UsageError
 from consort.federation import Federation
-from consort.local import LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import encode
+from consort.objectives import pull_towards
 from consort.optimizers import make_optimizer
 from consort.params import Params, mean
 

@@ -41,9 +41,10 @@ from consort.assembly import assemble
 from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
 from consort.engines.wrappers import Absent, Wrapper
-from consort.messages import Call, Reply, encode
+from consort.messages import Call, Reply
 from consort.recipe import Recipe, load_recipe, merged, recipe_of
 from consort.run import Run
+from consort.wire import encode
 
 VICTIM = "b-0"
 PATIENCE = 600.0  # seconds for anything, on a machine that is busy with other things

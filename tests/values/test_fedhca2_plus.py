@@ -22,7 +22,7 @@ from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import attention
 from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
-from consort.messages import encode
+from consort.wire import encode
 
 OFF = {
     "temperature": 0.0,

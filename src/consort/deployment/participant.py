@@ -16,8 +16,9 @@ from consort.checkpoint import StateStore, write_file
 from consort.deployment.study import Enrolment, Study, digest
 from consort.engines.host import ClientHost
 from consort.errors import ConsortError, Failure, Refused, UsageError
-from consort.messages import Call, decode, encode
+from consort.messages import Call
 from consort.recipe import Recipe, Table
+from consort.wire import decode, encode
 
 Parts = dict[str, bytes]
 _DISK_FULL = "[Errno 28]"

@@ -15,9 +15,9 @@ from consort.algorithm import Algorithm
 from consort.assembly import assemble, deciding
 from consort.errors import UsageError
 from consort.federation import Federation
-from consort.messages import encode
 from consort.params import Params
 from consort.recipe import Group, Recipe, Table, checked, recipe_of
+from consort.wire import encode
 
 _NOT_OURS = ("clients", "groups", "data")
 """Keys of a recipe that are each client's own affair."""

@@ -23,10 +23,11 @@ from consort.errors import ClientFailed, ConsortError, Failure, Refused
 from consort.federation import Blueprint, Federation
 from consort.flops import FlopCounter
 from consort.local import LocalTraining
-from consort.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply, check, tensors_in
+from consort.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params, has_role, statistics
 from consort.randomness import derive
+from consort.wire import check, tensors_in
 
 _STATISTICS = "batchnorm statistics"
 

@@ -19,7 +19,7 @@ from consort.engines.wrappers import bytes_by_role
 from consort.errors import Failure
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import Call, Reply, tensors_in
+from consort.messages import Call, Reply
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params
 from consort.privacy.attacks.membership import Membership
@@ -31,6 +31,7 @@ from consort.recipe import recipe_of
 from consort.run import Run
 from consort.seats import Seat, seats_of
 from consort.use.trained import reported_model
+from consort.wire import tensors_in
 
 VICTIMS = 2
 """Clients that are attacked, the first ones; the others send the same kinds of messages."""

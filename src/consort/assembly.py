@@ -22,7 +22,8 @@ from consort.errors import Failure, UsageError
 from consort.federation import Federation, Member
 from consort.metrics import verification
 from consort.models.registry import parameter_count
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
 from consort.run import Run, Watcher
 from consort.seats import Seat, example_of, seats_of
 from consort.tasks import Task

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from consort.algorithm import Algorithm
 from consort.algorithms.registry import find_algorithm
-from consort.claims import Claim
 from consort.compute import Compute
 from consort.data.partition import Cut
-from consort.data.partition.cut import SCHEME_OPTIONS
 from consort.defences.poisoning import Attack
 from consort.defences.privacy import Privacy
 from consort.defences.robust import Robust
@@ -31,9 +25,9 @@ from consort.models.registry import ModelSpec
 from consort.privacy.obfuscation import FpDfsn
 from consort.registry import did_you_mean
 from consort.run import Schedule
+from consort.settings import Table, checked, merged
 from consort.types import Count, CountOrNone
 
-Table = dict[str, Any]
 _STRICT: Any = {"extra": "forbid"}
 
 
@@ -243,149 +237,3 @@ class Around:
 
 _AROUND = ("robust", "attack", "privacy", "secure")
 Recipe.wire = TypeAdapter(Recipe)
-
-
-def checked(kind: Any, options: Mapping[str, Any], where: str) -> Any:
-    """A dataclass made from a table; what does not fit is said in one sentence."""
-    try:
-        return TypeAdapter(kind).validate_python(dict(options))
-    except ValidationError as error:
-        raise UsageError(explain(error, kind, where)) from error
-
-
-_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-
-
-def explain(error: ValidationError, kind: Any, where: str) -> str:
-    """The first thing that is wrong with a table, with its key."""
-    first = min(error.errors(), key=lambda found: found["type"] not in _UNKNOWN)
-    path = [str(part) for part in first["loc"]]
-    key = ".".join(filter(None, [where, *path]))
-    match first["type"]:
-        case "unexpected_keyword_argument" | "extra_forbidden":
-            return f"unknown key {key}: {did_you_mean(path[-1], _known_keys(kind, path[:-1]))}"
-        case "missing":
-            return f"key {key} is missing"
-        case "value_error":
-            return f"{key}: {first['ctx']['error']}"
-    return f"key {key}: {first['msg'].replace('Input', 'it', 1)}, found {first['input']!r}"
-
-
-def _known_keys(kind: Any, path: Sequence[str]) -> list[str]:
-    """The fields of the dataclass at a path inside another, as far as it can be followed."""
-    fields = TypeAdapter(kind).json_schema(mode="validation")
-    definitions = fields.get("$defs", {})
-    node = fields
-    for step in ["", *path]:
-        node = node.get("properties", {}).get(step, node) if step else node
-        node = node.get("items", node)
-        node = next((option for option in node.get("anyOf", ()) if "$ref" in option), node)
-        if "$ref" in node:
-            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
-    return list(node.get("properties", {}))
-
-
-def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = ()) -> Recipe:
-    """Reads and checks a recipe; `changes` are lines such as `run.rounds=5`."""
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
-    if scale is not None:
-        scales = table.get("scales", {})
-        if scale not in scales:
-            raise UsageError(f"{path} has no scale {did_you_mean(scale, scales)}")
-        table = merged(table, scales[scale])
-    for change in changes:
-        table = merged(table, _parsed(change))
-    return recipe_of(anchored(table, path.parent), str(path))
-
-
-def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
-    """Checks a recipe that is already a table, algorithms and models included."""
-    try:
-        recipe: Recipe = checked(Recipe, _with_whole_cuts(table), "")
-        for group in recipe.all_groups:
-            recipe.models_of(group)
-            recipe.obfuscations_of(group)
-        trainings = {group.name: recipe.local_of(group) for group in recipe.groups}
-        for name in recipe.algorithms:
-            _check_trainings(name, recipe.algorithm(name), trainings)
-            recipe.around(name)
-        for claim in recipe.claims:
-            Claim.parse(claim, list(recipe.algorithms))
-    except UsageError as error:
-        raise UsageError(f"{source}: {error}") from error
-    return recipe
-
-
-def _check_trainings(name: str, algorithm: Algorithm[Any], trainings: Mapping[str, Table]) -> None:
-    """Refuses an algorithm that cannot be trained as one of the groups wants it."""
-    for group, changes in trainings.items():
-        try:
-            algorithm.with_local(changes)
-        except UsageError as error:
-            raise UsageError(f"groups.{group}.local, for {name}: {error}") from error
-
-
-def _with_whole_cuts(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A recipe in which a group's partition also says what it takes from the common one."""
-    common, groups = table.get("partition", {}), table.get("groups", [])
-    if not (isinstance(common, dict) and isinstance(groups, list)):
-        return table
-    checked(Cut, common, "partition")  # before its keys turn up in groups
-    return {**table, "groups": [_with_whole_cut(group, common) for group in groups]}
-
-
-def _with_whole_cut(group: Any, common: Table) -> Any:
-    own = group.get("partition") if isinstance(group, dict) else None
-    return {**group, "partition": merged(common, own)} if isinstance(own, dict) else group
-
-
-def anchored(value: Any, folder: Path) -> Any:
-    """A table in which a user's `file.py:name` that lies beside the recipe has its whole path.
-
-    So a run finds it again wherever it is resumed.
-    """
-    if isinstance(value, dict):
-        return {key: anchored(item, folder) for key, item in value.items()}
-    if isinstance(value, list):
-        return [anchored(item, folder) for item in value]
-    if isinstance(value, str) and ".py:" in value:
-        file, _, name = value.partition(":")
-        if (folder / file).is_file():
-            return f"{(folder / file).resolve()}:{name}"
-    return value
-
-
-def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
-    """A table with another laid over it, key by key.
-
-    Options belong to what they are options of: a change of `name` (of data, of a model) takes
-    nothing over from the old table, and a change of `by` (of a partition) not the old scheme's.
-    """
-    result = dict(table)
-    if changes.get("name", result.get("name")) != result.get("name"):
-        result = {}
-    if changes.get("by", result.get("by")) != result.get("by"):
-        result = {key: value for key, value in result.items() if key not in SCHEME_OPTIONS}
-    for key, value in changes.items():
-        old = result.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            value = merged(old, value)
-        result[key] = value
-    return result
-
-
-def _parsed(change: str) -> Table:
-    key, equals, value = change.partition("=")
-    if not equals:
-        raise UsageError(f"--set {change}: write key=value, such as run.rounds=5")
-    for text in (value, json.dumps(value)):
-        try:
-            return tomllib.loads(f"{key.strip()} = {text}")
-        except tomllib.TOMLDecodeError:
-            continue
-    raise UsageError(f"--set {change}: {key!r} is not a key, such as run.rounds")

@@ -48,7 +48,8 @@ from consort.local import LocalTraining
 from consort.metrics.writer_dependent import Signatures, WriterDependent
 from consort.models.registry import ENCODERS
 from consort.params import Params
-from consort.recipe import Group, Published, Recipe, Unseen, load_recipe
+from consort.recipe import Group, Published, Recipe, Unseen
+from consort.recipe_file import load_recipe
 from consort.registry import load_object
 from consort.results import Result
 from consort.run import Run, Schedule

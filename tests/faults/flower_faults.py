@@ -42,8 +42,10 @@ from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
 from consort.engines.wrappers import Absent, Wrapper
 from consort.messages import Call, Reply
-from consort.recipe import Recipe, load_recipe, merged, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import load_recipe, recipe_of
 from consort.run import Run
+from consort.settings import merged
 from consort.wire import encode
 
 VICTIM = "b-0"

@@ -29,7 +29,8 @@ from consort.engines.choice import EngineChoice, EngineName
 from consort.errors import Failure, UsageError
 from consort.history import Row
 from consort.messages import Payload
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
 from consort.results import Result
 from consort.seats import _dataset
 

@@ -23,7 +23,8 @@ from consort.errors import UsageError
 from consort.federation import EVERYONE
 from consort.local import LocalTraining
 from consort.messages import Call
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
 
 SHORT = {"rounds": 2, "tuning_epochs": 1}
 OWN = {"epochs": 3, "lr": 0.05}

@@ -19,8 +19,10 @@ from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.errors import UsageError
 from consort.models.registry import ModelSpec
-from consort.recipe import Group, Published, Recipe, load_recipe, merged, recipe_of
+from consort.recipe import Group, Published, Recipe
+from consort.recipe_file import load_recipe, recipe_of
 from consort.run import Schedule
+from consort.settings import merged
 from consort.shipped import find_recipe, shipped_recipes
 
 TINY = tomllib.loads(RECIPE)

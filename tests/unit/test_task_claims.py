@@ -17,7 +17,7 @@ from consort.claims.no_task_worse import EACH_TASK
 from consort.comparison import judge as judge_runs
 from consort.errors import UsageError
 from consort.gains import upward_scores
-from consort.recipe import recipe_of
+from consort.recipe_file import recipe_of
 
 ALGORITHMS = ["alone", "ours", "other"]
 TEXT = "each task(ours) >= each task(alone) - standard error"

@@ -303,7 +303,7 @@ for _command in (export, enroll, verify):
 
 
 def _recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path, Recipe]:
-    from consort.recipe import load_recipe
+    from consort.recipe_file import load_recipe
     from consort.shipped import find_recipe
 
     path = find_recipe(name)

@@ -93,7 +93,7 @@ def client(
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
     from consort.deployment.participant import Participant
-    from consort.recipe import load_recipe
+    from consort.recipe_file import load_recipe
     from consort.shipped import find_recipe
 
     check_address(server)

@@ -17,7 +17,8 @@ from consort.deployment.study import Enrolment, Study, digest
 from consort.engines.host import ClientHost
 from consort.errors import ConsortError, Failure, Refused, UsageError
 from consort.messages import Call
-from consort.recipe import Recipe, Table
+from consort.recipe import Recipe
+from consort.settings import Table
 from consort.wire import decode, encode
 
 Parts = dict[str, bytes]

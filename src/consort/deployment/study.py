@@ -16,7 +16,9 @@ from consort.assembly import assemble, deciding
 from consort.errors import UsageError
 from consort.federation import Federation
 from consort.params import Params
-from consort.recipe import Group, Recipe, Table, checked, recipe_of
+from consort.recipe import Group, Recipe
+from consort.recipe_file import recipe_of
+from consort.settings import Table, checked
 from consort.wire import encode
 
 _NOT_OURS = ("clients", "groups", "data")

@@ -27,7 +27,7 @@ from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.obfuscation import FpDfsn
 from consort.privacy.traffic import Update, last_traffic, updates, whole_models
 from consort.privacy.victim import Victim
-from consort.recipe import recipe_of
+from consort.recipe_file import recipe_of
 from consort.run import Run
 from consort.seats import Seat, seats_of
 from consort.use.trained import reported_model

@@ -7,7 +7,7 @@ import torch
 
 from consort.cli.app import Listing
 from consort.cli.listing import TASKS, describe
-from consort.recipe import load_recipe
+from consort.recipe_file import load_recipe
 from consort.registry import load_object
 from consort.shipped import shipped_recipes
 from consort.tasks.classification import Classification

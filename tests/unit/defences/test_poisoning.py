@@ -20,7 +20,7 @@ from consort.errors import UsageError
 from consort.local import LocalTraining
 from consort.messages import Call, Replies, averaging
 from consort.params import Params, mean
-from consort.recipe import recipe_of
+from consort.recipe_file import recipe_of
 from consort.run import Run, Schedule, Watcher
 
 LOCAL = LocalTraining(lr=0.1)

@@ -39,7 +39,7 @@ from consort.errors import ClientFailed, Failure, Refused, UsageError
 from consort.local import LocalTraining
 from consort.messages import Call, Payload, Replies, Reply
 from consort.params import Params
-from consort.recipe import recipe_of
+from consort.recipe_file import recipe_of
 from consort.run import Run, Schedule
 
 pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")

@@ -158,8 +158,9 @@ def resume(
     json: Json = False,
 ) -> None:
     """Go on where a run stopped, killed or not; the numbers are those of an unbroken run."""
-    from consort.assembly import read_description, resume_run
+    from consort.assembly import resume_run
     from consort.cli.show import Screen
+    from consort.run_folder import read_description
 
     written = read_description(folder)
     with Screen(quiet, json) as screen:

@@ -12,12 +12,13 @@ from typing import Any
 
 import consort
 from consort.algorithm import Algorithm
-from consort.assembly import assemble, deciding
+from consort.assembly import assemble
 from consort.errors import UsageError
 from consort.federation import Federation
 from consort.params import Params
 from consort.recipe import Group, Recipe
 from consort.recipe_file import recipe_of
+from consort.run_folder import deciding
 from consort.settings import Table, checked
 from consort.wire import encode
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from consort.params import Params
     from consort.recipe import Recipe
     from consort.roster import Roster
-    from consort.run import Run, Schedule
+    from consort.run import Run
+    from consort.schedule import Schedule
     from consort.tasks import Classification, Meter, Task
 
 _HOMES = {
@@ -65,7 +66,7 @@ _HOMES = {
     "Replies": "messages",
     "Roster": "roster",
     "Run": "run",
-    "Schedule": "run",
+    "Schedule": "schedule",
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",

@@ -24,7 +24,7 @@ from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
 from consort.privacy.obfuscation import FpDfsn
 from consort.registry import did_you_mean
-from consort.run import Schedule
+from consort.schedule import Schedule
 from consort.settings import Table, checked, merged
 from consort.types import Count, CountOrNone
 

@@ -14,7 +14,8 @@ from tests.contract.helpers import (
 )
 from tests.helpers import tiny_federation
 
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.wire import encode
 
 

@@ -52,7 +52,8 @@ from consort.recipe import Group, Published, Recipe, Unseen
 from consort.recipe_file import load_recipe
 from consort.registry import load_object
 from consort.results import Result
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.shipped import find_recipe
 from consort.use.facts import Facts
 from consort.use.samples import leave_samples

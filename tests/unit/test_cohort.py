@@ -26,7 +26,8 @@ from consort.models.inputs import number_count
 from consort.models.registry import ENCODERS
 from consort.objectives import pull_towards
 from consort.params import Params
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.wire import encode
 
 SIZES = (20, 20, 20, 9, 20, 20)

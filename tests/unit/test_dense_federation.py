@@ -20,7 +20,8 @@ from consort.federation import Federation, Member
 from consort.local import LocalTraining
 from consort.models.registry import ModelSpec
 from consort.params import has_role
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.tasks.dense import IGNORED
 from consort.wire import tensors_in
 

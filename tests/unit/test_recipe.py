@@ -21,7 +21,7 @@ from consort.errors import UsageError
 from consort.models.registry import ModelSpec
 from consort.recipe import Group, Published, Recipe
 from consort.recipe_file import load_recipe, recipe_of
-from consort.run import Schedule
+from consort.schedule import Schedule
 from consort.settings import merged
 from consort.shipped import find_recipe, shipped_recipes
 

@@ -40,7 +40,8 @@ from consort.messages import Call
 from consort.models.registry import ModelSpec
 from consort.params import Params
 from consort.participation import cohort, happens
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.wire import encode
 
 LR, EPOCHS = 0.2, 3

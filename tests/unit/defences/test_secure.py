@@ -40,7 +40,8 @@ from consort.local import LocalTraining
 from consort.messages import Call, Payload, Replies, Reply
 from consort.params import Params
 from consort.recipe_file import recipe_of
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 
 pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
 pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")

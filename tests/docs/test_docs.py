@@ -32,7 +32,8 @@ from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.registry import algorithm_places, find_algorithm
 from consort.assembly import assemble
 from consort.checkpoint import StateStore
-from consort.cli.app import Listing, app
+from consort.cli.app import app
+from consort.cli.looking import Listing
 from consort.compute import Compute
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut

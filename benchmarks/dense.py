@@ -73,8 +73,9 @@ def train(name: str) -> dict[str, float]:
     from consort.algorithms.mfed import unit_pull_towards
     from consort.client import Client
     from consort.data.examples import Examples, Splits
-    from consort.local import LocalTraining, pull_towards
+    from consort.local import LocalTraining
     from consort.models.registry import ModelSpec, build
+    from consort.objectives import pull_towards
     from consort.params import Params
     from consort.tasks import Segmentation
 

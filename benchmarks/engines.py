@@ -112,7 +112,7 @@ def child_flower() -> None:
     from consort.deployment.link.programs import free_port
     from consort.deployment.study import Study
     from consort.engines.flower import Flower, Ledger
-    from consort.recipe import load_recipe
+    from consort.recipe_file import load_recipe
 
     torch.set_num_threads(1)
     names, port = tuple(f"c{number}" for number in range(FEW)), free_port()

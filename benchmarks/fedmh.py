@@ -92,7 +92,7 @@ def literal_search(algorithm, client, sums):  # noqa: ANN001, ANN201
     """As printed: the whole model on all training data for every candidate, until one is good."""
     from consort.aggregation.pareto import improves, published_choices
     from consort.algorithms.fedmh import without_update
-    from consort.local import features_of
+    from consort.objectives import features_of
 
     model, tasks = client.state["model"], list(client.tasks)
 

@@ -140,7 +140,7 @@ def audited() -> dict[str, float]:
     """The audit of a run of one round; how many there were does not matter to it."""
     from consort.assembly import prepare_run
     from consort.privacy.audit import audit
-    from consort.recipe import load_recipe
+    from consort.recipe_file import load_recipe
     from consort.shipped import find_recipe
 
     path = find_recipe("affr/single")

@@ -22,7 +22,7 @@ from consort.privacy.attacks.rescale import rescaled
 from consort.privacy.attacks.similarity import matched, similarity
 from consort.privacy.traffic import Update
 from consort.privacy.victim import BINS, Victim
-from consort.recipe import load_recipe
+from consort.recipe_file import load_recipe
 from consort.shipped import find_recipe
 
 PAIRS, BETA, CLIP, NOISE, ZOOM, LEFT, GAP = 2, 0.5, 1.0, 1.0, 2, 170, 4

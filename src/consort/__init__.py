@@ -30,14 +30,16 @@ if TYPE_CHECKING:
     from consort.errors import ConsortError, Failure, UsageError
     from consort.federation import Federation, Member
     from consort.history import History
-    from consort.local import LocalTraining, pull_towards, shift_by, task_losses
+    from consort.local import LocalTraining
     from consort.messages import Each, Payload, Replies
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
+    from consort.objectives import pull_towards, shift_by, task_losses
     from consort.params import Params
     from consort.recipe import Recipe
     from consort.roster import Roster
-    from consort.run import Run, Schedule
+    from consort.run import Run
+    from consort.schedule import Schedule
     from consort.tasks import Classification, Meter, Task
 
 _HOMES = {
@@ -64,15 +66,15 @@ _HOMES = {
     "Replies": "messages",
     "Roster": "roster",
     "Run": "run",
-    "Schedule": "run",
+    "Schedule": "schedule",
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",
     "batchable": "algorithm",
     "on_client": "algorithm",
-    "pull_towards": "local",
-    "shift_by": "local",
-    "task_losses": "local",
+    "pull_towards": "objectives",
+    "shift_by": "objectives",
+    "task_losses": "objectives",
 }
 
 __all__ = [

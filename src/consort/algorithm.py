@@ -157,6 +157,14 @@ class Algorithm(Generic[S]):
         """
         raise NotImplementedError
 
+    def with_local(self, changes: Mapping[str, Any]) -> Algorithm[S]:
+        """The same algorithm with other values of some keys of `local`, as some clients have it."""
+        if not changes:
+            return self
+        own: Any = self
+        changed: Algorithm[S] = replace(own, local=replace(own.local, **changes))
+        return changed
+
     @classmethod
     def needed_means(cls) -> Mapping[str, str | None]:
         """What it `averages`; nothing is known of a class with another `round` that is silent."""

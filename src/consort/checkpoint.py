@@ -10,7 +10,7 @@ from typing import Any
 
 from consort.client import State
 from consort.errors import Failure, Refused
-from consort.messages import decode, encode
+from consort.wire import decode, encode
 
 _DIGEST = 16
 Stamp = tuple[int, int]

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from consort.claims import Claim, Verdict
+from consort.claims.comparison import Measured, Values
+from consort.claims.no_task_worse import EACH_TASK
 from consort.errors import UsageError
-from consort.gains import DELTA_M, gains
+from consort.gains import DELTA_M, gains, upward_scores
 from consort.recipe import Recipe
 from consort.results import Result
 
@@ -27,11 +29,22 @@ def judge(recipe: Recipe, folders: Sequence[Path]) -> list[Verdict]:
         return []
     results = [Result.load(folder) for folder in folders]
     names = sorted({name for result in results for name in result.metric_names()} | {DELTA_M})
-    measured: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    values: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     for result in results:
         for name in result.metric_names():
-            measured[name, result.algorithm][result.seed] = result.value(name)
+            values[name, result.algorithm][result.seed] = result.value(name)
     for (algorithm, seed), gain in gains(results).items():
-        measured[DELTA_M, algorithm][seed] = gain
+        values[DELTA_M, algorithm][seed] = gain
     claims = [Claim.parse(text, list(recipe.algorithms), names) for text in recipe.claims]
+    measured = Measured(values, _by_task(results))
     return [claim.judge(measured) for claim in claims]
+
+
+def _by_task(results: Sequence[Result]) -> dict[str, Values]:
+    tasks: dict[str, dict[tuple[str, str], dict[int, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for result in results:
+        for whose, score in upward_scores(result).items():
+            tasks[" ".join(whose)][EACH_TASK, result.algorithm][result.seed] = score
+    return dict(tasks)

@@ -8,7 +8,7 @@ from itertools import compress
 from torch import Tensor
 from torch.nn import functional as F
 
-from consort.local import Adjust
+from consort.objectives import Adjust
 from consort.optimizers import clip_by_norm
 from consort.params import has_role
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,8 @@ class Member:
     """Brings the data into memory; called when needed, and again if room had to be made."""
     companion: ModelSpec | None = None
     """Another model for the same tasks and inputs, which is trained beside the own one."""
+    local: Mapping[str, Any] = field(default_factory=dict)
+    """What is different about its local training, whatever the algorithm."""
 
     @classmethod
     def of(cls, tasks: Mapping[str, Task], model: ModelSpec, data: Splits) -> Member:
@@ -202,7 +204,7 @@ class Federation:
         if EVERYONE in self.members:
             raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))
-        everyone = replace(first, load=self._load_everything)
+        everyone = replace(first, load=self._load_everything, local={})
         pool = self.having(self.members | {EVERYONE: everyone})
         pool.client_ids, pool.evaluation_ids = (EVERYONE,), self.client_ids
         return pool

@@ -59,6 +59,13 @@ def scores(result: Result) -> dict[tuple[str, str], float]:
     return {key: fmean(found) for key, found in sorted(values.items())}
 
 
+def upward_scores(result: Result) -> dict[tuple[str, str], float]:
+    """By group and task: the same with its sign changed where lower is better."""
+    return {
+        key: value if _higher(result, key[1]) else -value for key, value in scores(result).items()
+    }
+
+
 def client_scores(result: Result) -> dict[tuple[str, str], float]:
     """By client and task: on test data in the last round."""
     return {

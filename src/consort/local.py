@@ -3,107 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import ClassVar, Literal
 
 import torch
-from torch import Generator, Tensor, nn
-from torch.autograd.variable import Variable
+from torch import Generator, Tensor
 
 from consort.client import Client
 from consort.cohort import Cohort
 from consort.data.examples import Examples
 from consort.defences.privacy import Privacy
 from consort.errors import Failure, UsageError
+from consort.objectives import ONE, Adjust, Gradients, Objective, gradients_of_sum, task_losses
 from consort.optimizers import clip_by_norm, make_optimizer
-from consort.params import BUFFERS, Params, has_role, slots
+from consort.params import Params
 from consort.replay import Found, Step, is_steady, replayed
 from consort.scoring import BATCH, recompute_statistics
+from consort.training_mode import moving, use_running_statistics_for_one
 from consort.types import Count, CountOrNone, NotNegative, Positive, Probability
 
-Objective = Callable[[Client, Examples], dict[str, Tensor]]
-"""Turns a batch into named losses, one per task and one per added term."""
-Gradients = Callable[[dict[str, Tensor], Sequence[str], Sequence[Tensor]], Sequence[Tensor]]
-"""Turns the losses into one gradient per parameter: (losses, names, parameters)."""
-Adjust = Callable[[Sequence[str], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
-"""Changes the gradients before the step: (names, values of the parameters, gradients)."""
-
-
-_ONE = torch.ones(())
-_run_backward = Variable._execution_engine.run_backward
 _GATHERED = 1 << 18  # numbers that are shuffled at a time, if more than an epoch is that small
-
-
-def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
-    """The loss of each of the client's tasks: the ordinary objective."""
-    model = client.model
-    features = model.encoder(batch.inputs)
-    return {
-        name: task.loss(model.output(name, features), batch.targets[name])
-        for name, task in client.tasks.items()
-    }
-
-
-def losses_of_features(client: Client, batch: Examples) -> dict[str, Tensor]:
-    """The same for a batch of features in the place of inputs: see `features_of`."""
-    return {
-        name: task.loss(client.model.output(name, batch.inputs), batch.targets[name])
-        for name, task in client.tasks.items()
-    }
-
-
-@torch.no_grad()
-def features_of(client: Client) -> Examples:
-    """The client's training examples as its encoder sees them, in testing mode."""
-    train = client.data.train
-    if client.model.batchnorm == "recompute":
-        recompute_statistics(client.model, train)
-    client.model.eval()
-    parts = [client.model.encoder(batch.inputs) for batch in train.batches(BATCH)]
-    return Examples(torch.cat(parts), train.targets)
-
-
-def gradients_of_sum(
-    losses: dict[str, Tensor], _: Sequence[str], params: Sequence[Tensor]
-) -> Sequence[Tensor]:
-    """The gradient of the sum of all losses: the ordinary one."""
-    roots = tuple(loss for loss in losses.values() if loss.requires_grad)
-    ones = (_ONE,) * len(roots)
-    # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
-    grads = _run_backward(roots, ones, False, False, tuple(params), True, accumulate_grad=False)
-    if any(grad is None for grad in grads):
-        pairs = zip(grads, params, strict=True)
-        return [torch.zeros_like(param) if grad is None else grad for grad, param in pairs]
-    return grads
-
-
-def pull_towards(anchor: Params, strength: float) -> Adjust:
-    """Adds the gradient of `strength / 2 * ||w - anchor||²` for the parameters in `anchor`."""
-
-    def adjust(
-        names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor]
-    ) -> list[Tensor]:
-        return [
-            grad.add(param - anchor[name], alpha=strength) if name in anchor else grad
-            for name, param, grad in zip(names, params, grads, strict=True)
-        ]
-
-    return adjust
-
-
-def shift_by(direction: Params) -> Adjust:
-    """Adds a fixed vector to every gradient."""
-
-    def adjust(names: Sequence[str], _: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor]:
-        return [
-            grad + direction[name] if name in direction else grad
-            for name, grad in zip(names, grads, strict=True)
-        ]
-
-    return adjust
 
 
 @dataclass(frozen=True)
@@ -207,7 +128,7 @@ class LocalTraining:
         if not (ordinary and all(map(is_steady, client.tasks.values()))):
             return step
         tasks, weights = tuple(client.tasks.items()), tuple(self.task_weights.items())
-        return replayed(step, client.model, (tasks, weights, *map(id, params)), [_ONE])
+        return replayed(step, client.model, (tasks, weights, *map(id, params)), [ONE])
 
     def _private(
         self,
@@ -333,33 +254,3 @@ class LocalTraining:
         if self.schedule == "exponential":
             return self.lr * self.decay**passed
         return self.lr
-
-
-@contextmanager
-def moving(model: nn.Module, only: Sequence[str]) -> Iterator[tuple[list[str], list[Tensor]]]:
-    """Training mode, with every parameter frozen that has none of the roles in `only`."""
-    params = {n: p for n, p in slots(model).items() if not has_role(n, BUFFERS)}
-    chosen = {
-        n: p for n, p in params.items() if not only or any(has_role(n, role) for role in only)
-    }
-    if not chosen:
-        raise UsageError(
-            f"the model has no parameters to train in its {' or '.join(only)}: choose a model "
-            "that has some, such as one with hidden layers"
-        )
-    frozen = [param for name, param in params.items() if name not in chosen]
-    for param in frozen:
-        param.requires_grad_(False)
-    if not model.training:
-        model.train()
-    try:
-        yield list(chosen), list(chosen.values())
-    finally:
-        for param in frozen:
-            param.requires_grad_(True)
-
-
-def use_running_statistics_for_one(model: nn.Module, batch: Examples) -> None:
-    """BatchNorm cannot take the variance of a single example: such a batch is run as in testing."""
-    if model.training != (len(batch) > 1):
-        model.train(len(batch) > 1)

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Mapping, Sequence
 from dataclasses import field
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from consort.algorithm import Algorithm
 from consort.algorithms.registry import find_algorithm
-from consort.claims import Claim
 from consort.compute import Compute
 from consort.data.partition import Cut
-from consort.data.partition.cut import SCHEME_OPTIONS
 from consort.defences.poisoning import Attack
 from consort.defences.privacy import Privacy
 from consort.defences.robust import Robust
 from consort.defences.secure import Secure
 from consort.errors import UsageError
 from consort.federation import Federation
+from consort.local import LocalTraining
 from consort.metrics.writer_dependent import WriterDependent
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
 from consort.privacy.obfuscation import FpDfsn
 from consort.registry import did_you_mean
-from consort.run import Schedule
+from consort.schedule import Schedule
+from consort.settings import Table, checked, merged
 from consort.types import Count, CountOrNone
 
-Table = dict[str, Any]
 _STRICT: Any = {"extra": "forbid"}
 
 
@@ -52,6 +47,8 @@ class Group:
     """Some of the data's classes, numbered anew from 0; all of them if empty."""
     obfuscation: Table | list[Table] | None = None
     """How the clients blur their images, or several ways that they take in turns."""
+    local: Table = field(default_factory=dict)
+    """What is different about the clients' local training, whatever the algorithm."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -178,6 +175,7 @@ class Recipe:
                 obfuscation=self.obfuscation if group.obfuscation is None else group.obfuscation,
                 tasks=group.tasks,
                 classes=group.classes,
+                local=group.local,
             )
             for group in groups
         ]
@@ -193,6 +191,11 @@ class Recipe:
             found = group.obfuscation
             return [None if found is None else checked(FpDfsn, found, "obfuscation")]
         return [checked(FpDfsn, table, "obfuscation") for table in group.obfuscation] or [None]
+
+    def local_of(self, group: Group) -> Table:
+        """What is different about the local training of a group, checked."""
+        training = checked(LocalTraining, group.local, f"groups.{group.name}.local")
+        return {key: getattr(training, key) for key in group.local}
 
     def algorithm(self, name: str) -> Algorithm[Any]:
         """One of the recipe's algorithms with its checked options."""
@@ -234,125 +237,3 @@ class Around:
 
 _AROUND = ("robust", "attack", "privacy", "secure")
 Recipe.wire = TypeAdapter(Recipe)
-
-
-def checked(kind: Any, options: Mapping[str, Any], where: str) -> Any:
-    """A dataclass made from a table; what does not fit is said in one sentence."""
-    try:
-        return TypeAdapter(kind).validate_python(dict(options))
-    except ValidationError as error:
-        raise UsageError(explain(error, kind, where)) from error
-
-
-_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-
-
-def explain(error: ValidationError, kind: Any, where: str) -> str:
-    """The first thing that is wrong with a table, with its key."""
-    first = min(error.errors(), key=lambda found: found["type"] not in _UNKNOWN)
-    path = [str(part) for part in first["loc"]]
-    key = ".".join(filter(None, [where, *path]))
-    match first["type"]:
-        case "unexpected_keyword_argument" | "extra_forbidden":
-            return f"unknown key {key}: {did_you_mean(path[-1], _known_keys(kind, path[:-1]))}"
-        case "missing":
-            return f"key {key} is missing"
-        case "value_error":
-            return f"{key}: {first['ctx']['error']}"
-    return f"key {key}: {first['msg'].replace('Input', 'it', 1)}, found {first['input']!r}"
-
-
-def _known_keys(kind: Any, path: Sequence[str]) -> list[str]:
-    """The fields of the dataclass at a path inside another, as far as it can be followed."""
-    fields = TypeAdapter(kind).json_schema(mode="validation")
-    definitions = fields.get("$defs", {})
-    node = fields
-    for step in ["", *path]:
-        node = node.get("properties", {}).get(step, node) if step else node
-        node = node.get("items", node)
-        node = next((option for option in node.get("anyOf", ()) if "$ref" in option), node)
-        if "$ref" in node:
-            node = definitions[node["$ref"].rsplit("/", 1)[-1]]
-    return list(node.get("properties", {}))
-
-
-def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = ()) -> Recipe:
-    """Reads and checks a recipe; `changes` are lines such as `run.rounds=5`."""
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
-    if scale is not None:
-        scales = table.get("scales", {})
-        if scale not in scales:
-            raise UsageError(f"{path} has no scale {did_you_mean(scale, scales)}")
-        table = merged(table, scales[scale])
-    for change in changes:
-        table = merged(table, _parsed(change))
-    return recipe_of(anchored(table, path.parent), str(path))
-
-
-def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
-    """Checks a recipe that is already a table, algorithms and models included."""
-    try:
-        recipe: Recipe = checked(Recipe, table, "")
-        for group in recipe.all_groups:
-            recipe.models_of(group)
-            recipe.obfuscations_of(group)
-        for name in recipe.algorithms:
-            recipe.algorithm(name)
-            recipe.around(name)
-        for claim in recipe.claims:
-            Claim.parse(claim, list(recipe.algorithms))
-    except UsageError as error:
-        raise UsageError(f"{source}: {error}") from error
-    return recipe
-
-
-def anchored(value: Any, folder: Path) -> Any:
-    """A table in which a user's `file.py:name` that lies beside the recipe has its whole path.
-
-    So a run finds it again wherever it is resumed.
-    """
-    if isinstance(value, dict):
-        return {key: anchored(item, folder) for key, item in value.items()}
-    if isinstance(value, list):
-        return [anchored(item, folder) for item in value]
-    if isinstance(value, str) and ".py:" in value:
-        file, _, name = value.partition(":")
-        if (folder / file).is_file():
-            return f"{(folder / file).resolve()}:{name}"
-    return value
-
-
-def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
-    """A table with another laid over it, key by key.
-
-    Options belong to what they are options of: a change of `name` (of data, of a model) takes
-    nothing over from the old table, and a change of `by` (of a partition) not the old scheme's.
-    """
-    result = dict(table)
-    if changes.get("name", result.get("name")) != result.get("name"):
-        result = {}
-    if changes.get("by", result.get("by")) != result.get("by"):
-        result = {key: value for key, value in result.items() if key not in SCHEME_OPTIONS}
-    for key, value in changes.items():
-        old = result.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            value = merged(old, value)
-        result[key] = value
-    return result
-
-
-def _parsed(change: str) -> Table:
-    key, equals, value = change.partition("=")
-    if not equals:
-        raise UsageError(f"--set {change}: write key=value, such as run.rounds=5")
-    for text in (value, json.dumps(value)):
-        try:
-            return tomllib.loads(f"{key.strip()} = {text}")
-        except tomllib.TOMLDecodeError:
-            continue
-    raise UsageError(f"--set {change}: {key!r} is not a key, such as run.rounds")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
 
 from consort import checkpoint
 from consort.algorithm import Algorithm, Clients
@@ -21,37 +21,16 @@ from consort.engines.embedded import Embedded
 from consort.engines.engine import Engine
 from consort.engines.host import ClientHost
 from consort.engines.workers import Workers
-from consort.engines.wrappers import Checked, ErrorPolicy, Faulty, Metered, Policed
+from consort.engines.wrappers import Checked, Faulty, Metered, Policed
 from consort.errors import ClientFailed, NoReplies, UsageError
 from consort.federation import Federation
 from consort.history import History, Row
 from consort.messages import Call, Replies, Reply, averaging
 from consort.participation import cohort
-from consort.types import Count, CountOrNone, Probability, Share
+from consort.rows import rows_of_scores, rows_of_work
+from consort.schedule import Schedule
 
 _PATTERN = "round-*.ckpt"
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long a run is, who takes part, and what happens when something goes wrong."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    rounds: Count = 10
-    participation: Share = 1.0
-    """Share of the clients in each round."""
-    evaluate_every: CountOrNone = 1
-    """Rounds between evaluations; the last round is always evaluated."""
-    tuning_epochs: CountOrNone = 0
-    """Local epochs after which every evaluation scores the model once more, as `tuned`."""
-    dropout: Probability = 0.0
-    """Probability that a client is not reached in a round (injected on purpose)."""
-    stragglers: Probability = 0.0
-    """Probability that a client answers too late to count (injected on purpose)."""
-    on_error: ErrorPolicy = "stop"
-    """What an error of a client means: `stop`, `skip` the client, or `retry`."""
-    retries: CountOrNone = 2
 
 
 @dataclass
@@ -157,7 +136,7 @@ class Run:
                     f"robust.rule = {self.robust.rule!r} could replace: remove the rule, or choose "
                     "an algorithm that averages, such as fedavg"
                 )
-            self._keep_notes(clients)
+            self._keep(clients.notes)
         except NoReplies as error:
             self.watcher.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
         self._note(round_, "seconds", time.perf_counter() - start)
@@ -194,20 +173,11 @@ class Run:
         for client, content in replies.items():
             for name, found in content.items():
                 if isinstance(found, Mapping):
-                    self._note_scores(round_, client, name, found)
+                    self._keep(rows_of_scores(round_, client, name, found))
                 else:
                     clients.note(name, {client: found})
-        self._keep_notes(clients)
+        self._keep(clients.notes)
         self.watcher.evaluated(round_, replies)
-
-    def _note_scores(self, round_: int, client: str, model: str, splits: Mapping[str, Any]) -> None:
-        for split, scores in splits.items():
-            for task, metrics in scores["tasks"].items():
-                for metric, found in metrics.items():
-                    points = found if isinstance(found, Mapping) else {"": found}
-                    for part, value in points.items():
-                        place = (client, task, split, model, part)
-                        self.history.add(Row(round_, metric, value, *place, scores["n"]))
 
     def _engine(self, stack: ExitStack, store: StateStore | None = None) -> Engine:
         folder = self.folder and self.folder / "clients"
@@ -251,18 +221,12 @@ class Run:
 
     def _record(self, call: Call, reply: Reply, down: dict[str, int], up: dict[str, int]) -> None:
         if not call.evaluation:
-            for metric, sizes in (("bytes_down", down), ("bytes_up", up)):
-                for role, size in sizes.items():
-                    self.history.add(Row(call.round, metric, size, call.client, part=role))
-            work = {"seconds": reply.seconds}
-            if self.federation.compute.count_flops:
-                work["flops"] = reply.flops
-            for metric, value in work.items():
-                self.history.add(Row(call.round, metric, value, call.client, part=call.method))
+            flops = self.federation.compute.count_flops
+            self._keep(rows_of_work(call, reply, down, up, flops))
         self.watcher.answered(call)
 
-    def _keep_notes(self, clients: Clients) -> None:
-        for row in clients.notes:
+    def _keep(self, rows: Iterable[Row]) -> None:
+        for row in rows:
             self.history.add(row)
 
     def _note(self, round_: int, metric: str, value: float) -> None:

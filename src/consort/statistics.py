@@ -16,6 +16,11 @@ class Summary:
     std: float
     n: int
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean."""
+        return self.std / math.sqrt(self.n)
+
 
 @dataclass(frozen=True)
 class Spread:

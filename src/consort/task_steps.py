@@ -12,7 +12,7 @@ from torch import Tensor
 from consort.aggregation.min_norm import gram, min_norm_weights
 from consort.client import Client
 from consort.data.examples import Examples
-from consort.local import gradients_of_sum
+from consort.objectives import gradients_of_sum
 from consort.params import Params, has_role
 from consort.tasks import Task
 

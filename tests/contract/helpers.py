@@ -22,9 +22,11 @@ from consort.errors import ClientFailed
 from consort.federation import Federation
 from consort.history import Row
 from consort.local import LocalTraining
-from consort.messages import Call, Reply, encode
+from consort.messages import Call, Reply
 from consort.models.inputs import number_count
-from consort.run import Run, Schedule, Watcher
+from consort.run import Run, Watcher
+from consort.schedule import Schedule
+from consort.wire import encode
 
 NAMES = tuple(algorithm_places())
 every_algorithm = pytest.mark.parametrize("name", NAMES)

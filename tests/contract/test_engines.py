@@ -14,8 +14,9 @@ from tests.contract.helpers import (
 )
 from tests.helpers import tiny_federation
 
-from consort.messages import encode
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
+from consort.wire import encode
 
 
 @every_algorithm

@@ -32,8 +32,9 @@ from consort.assembly import prepare_run
 from consort.deployment.hub import Hub
 from consort.deployment.server import Server
 from consort.engines.flower import Flower, Ledger
-from consort.recipe import load_recipe, merged, recipe_of
+from consort.recipe_file import load_recipe, recipe_of
 from consort.run import Watcher
+from consort.settings import merged
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
 

@@ -14,7 +14,8 @@ from tests.letters import PostOffice, engine_for, participants, run_with
 from consort.algorithms.registry import find_algorithm
 from consort.assembly import assemble
 from consort.checkpoint import StateStore
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
 from consort.run import Run
 
 FEDERATED = [name for name in ALGORITHMS if not find_algorithm(name).pools_data]

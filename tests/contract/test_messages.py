@@ -16,8 +16,8 @@ from tests.helpers import assert_same, raw_bytes, tiny_federation
 
 from consort.algorithms.registry import find_algorithm
 from consort.checkpoint import StateStore
-from consort.messages import decode, encode, tensors_in
 from consort.params import has_role
+from consort.wire import decode, encode, tensors_in
 
 FLOAT = 4
 HIDDEN, HEAD = 8 * 16 + 16, 16 * 3 + 3

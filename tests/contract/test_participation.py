@@ -19,7 +19,7 @@ from tests.helpers import tiny_federation, tiny_member
 from consort.data.examples import Examples, Splits
 from consort.engines.wrappers import Absent
 from consort.federation import Federation, Member
-from consort.messages import encode, tensors_in
+from consort.wire import encode, tensors_in
 
 
 def assert_finite(outcome):

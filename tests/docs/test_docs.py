@@ -32,7 +32,8 @@ from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.registry import algorithm_places, find_algorithm
 from consort.assembly import assemble
 from consort.checkpoint import StateStore
-from consort.cli.app import Listing, app
+from consort.cli.app import app
+from consort.cli.looking import Listing
 from consort.compute import Compute
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
@@ -48,10 +49,12 @@ from consort.local import LocalTraining
 from consort.metrics.writer_dependent import Signatures, WriterDependent
 from consort.models.registry import ENCODERS
 from consort.params import Params
-from consort.recipe import Group, Published, Recipe, Unseen, load_recipe
+from consort.recipe import Group, Published, Recipe, Unseen
+from consort.recipe_file import load_recipe
 from consort.registry import load_object
 from consort.results import Result
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.shipped import find_recipe
 from consort.use.facts import Facts
 from consort.use.samples import leave_samples

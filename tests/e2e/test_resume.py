@@ -18,7 +18,7 @@ from tests.unit.cli.command import client_states, consort, measured, server_byte
 
 from consort.assembly import prepare_run, resume_run
 from consort.engines.choice import EngineChoice
-from consort.recipe import load_recipe
+from consort.recipe_file import load_recipe
 from consort.shipped import find_recipe
 
 FORK = multiprocessing.get_context("fork")

@@ -41,9 +41,12 @@ from consort.assembly import assemble
 from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
 from consort.engines.wrappers import Absent, Wrapper
-from consort.messages import Call, Reply, encode
-from consort.recipe import Recipe, load_recipe, merged, recipe_of
+from consort.messages import Call, Reply
+from consort.recipe import Recipe
+from consort.recipe_file import load_recipe, recipe_of
 from consort.run import Run
+from consort.settings import merged
+from consort.wire import encode
 
 VICTIM = "b-0"
 PATIENCE = 600.0  # seconds for anything, on a machine that is busy with other things

@@ -25,8 +25,9 @@ from tests.unit.cli.command import client_states, measured
 from consort import checkpoint
 from consort.assembly import prepare_run
 from consort.engines.choice import EngineChoice, EngineName
-from consort.messages import encode
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
+from consort.wire import encode
 
 PATIENCE = 120.0
 NAME = "fragile"

@@ -15,22 +15,17 @@ from tests.helpers import assert_same
 from tests.unit.cli.command import TIMING
 
 import consort
-from consort.assembly import (
-    assemble,
-    environment,
-    prepare_run,
-    read_description,
-    reassemble,
-    resume_run,
-)
+from consort.assembly import assemble, prepare_run, reassemble, resume_run
 from consort.data.partition import fingerprint, load_partition
 from consort.data.registry import load_dataset
 from consort.engines.choice import EngineChoice, EngineName
 from consort.errors import Failure, UsageError
 from consort.history import Row
 from consort.messages import Payload
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
 from consort.results import Result
+from consort.run_folder import environment, read_description
 from consort.seats import _dataset
 
 VECTORS = {"name": "synthetic_vectors", "classes": 4, "examples": 120, "features": 6}

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consort.claims import EXACT_METRICS, Claim
+from consort.claims import Claim
+from consort.claims.comparison import EXACT_METRICS, Measured
 from consort.errors import UsageError
 
 ALGORITHMS = ["local", "fedavg", "fedavg_ft", "FedMH", "FedMH-Plus"]
@@ -23,7 +24,7 @@ def judge(text, measured, algorithms=ALGORITHMS):
         key: dict(enumerate(values if isinstance(values, list) else [values]))
         for key, values in measured.items()
     }
-    return Claim.parse(text, algorithms, METRICS).judge(by_seed)
+    return Claim.parse(text, algorithms, METRICS).judge(Measured(by_seed))
 
 
 def outcome(text, measured, algorithms=ALGORITHMS):
@@ -203,7 +204,7 @@ def test_only_seeds_that_all_share_are_paired():
         ("accuracy", "fedavg"): {1: 0.5, 2: 0.6, 9: 0.0},
         ("accuracy", "local"): {7: 1.0, 2: 0.5, 1: 0.4},
     }
-    verdict = claim.judge(measured)
+    verdict = claim.judge(Measured(measured))
     assert (verdict.outcome, verdict.detail) == ("holds", "margin +0.1 exactly")
 
 
@@ -221,8 +222,8 @@ def test_one_noisy_metric_in_an_exact_claim_needs_seeds():
 @pytest.mark.parametrize("metric", sorted(EXACT_METRICS))
 def test_exact_metrics_are_exact_with_one_seed(metric):
     claim = Claim.parse(f"{metric}(local) <= 3", ["local"], [metric])
-    assert claim.judge({(metric, "local"): {0: 3}}).outcome == "holds"
-    assert claim.judge({(metric, "local"): {0: 4}}).outcome == "fails"
+    assert claim.judge(Measured({(metric, "local"): {0: 3}})).outcome == "holds"
+    assert claim.judge(Measured({(metric, "local"): {0: 4}})).outcome == "fails"
 
 
 def test_bytes_that_differ_among_seeds_are_judged_by_their_interval():

@@ -10,7 +10,8 @@ from tests.unit.cli.command import consort, write_recipe
 from consort.comparison import judge, runs_below
 from consort.errors import UsageError
 from consort.gains import gains
-from consort.recipe import Recipe, load_recipe
+from consort.recipe import Recipe
+from consort.recipe_file import load_recipe
 from consort.results import Result
 
 SEEDS = (0, 1, 2)

@@ -18,9 +18,10 @@ from consort.algorithms.local_only import LocalOnly
 from consort.errors import ClientFailed, Refused, UsageError
 from consort.federation import EVERYONE, Federation
 from consort.local import LocalTraining
-from consort.messages import decode, encode
 from consort.params import Params, mean
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
+from consort.wire import decode, encode
 
 
 @dataclass(frozen=True)

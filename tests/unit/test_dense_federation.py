@@ -18,11 +18,12 @@ from consort.data.synthetic.scenes import synthetic_scenes
 from consort.errors import UsageError
 from consort.federation import Federation, Member
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.models.registry import ModelSpec
 from consort.params import has_role
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.tasks.dense import IGNORED
+from consort.wire import tensors_in
 
 LOCAL = LocalTraining(lr=0.02, batch=4, optimizer="adamw", augment=True)
 TINY = ModelSpec.of({"name": "conv_pyramid", "widths": [4, 8], "channels": 8})

@@ -17,7 +17,8 @@ from consort.compute import Compute
 from consort.flops import FlopCounter
 from consort.history import Row
 from consort.local import LocalTraining
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 
 HIDDEN, HEAD = 8 * 16, 16 * 3
 LOCAL = LocalTraining(batch=10)

@@ -19,18 +19,12 @@ from torch import Generator
 from consort.client import Client, State
 from consort.data.examples import Examples, Splits
 from consort.errors import Failure
-from consort.local import (
-    LocalTraining,
-    gradients_of_sum,
-    moving,
-    pull_towards,
-    shift_by,
-    task_losses,
-    use_running_statistics_for_one,
-)
+from consort.local import LocalTraining
+from consort.objectives import gradients_of_sum, pull_towards, shift_by, task_losses
 from consort.params import Params
 from consort.scoring import BATCH
 from consort.tasks import Classification
+from consort.training_mode import moving, use_running_statistics_for_one
 
 CLASSIFY = {"classify": Classification(3)}
 

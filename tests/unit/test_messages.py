@@ -20,17 +20,9 @@ from torch import Tensor, nn
 from consort.algorithm import Clients, on_client
 from consort.engines.scripted import Scripted
 from consort.errors import NoReplies, Refused, UsageError
-from consort.messages import (
-    Each,
-    Replies,
-    check,
-    decode,
-    encode,
-    pack,
-    tensors_in,
-    unpack,
-)
+from consort.messages import Each, Replies
 from consort.params import Params
+from consort.wire import check, decode, encode, pack, tensors_in, unpack
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16,

@@ -16,7 +16,8 @@ from consort.history import Row
 from consort.messages import Payload, Replies
 from consort.results import Result
 from consort.roster import Roster
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 
 
 def clients(round_=3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consort.metrics.delta_m import delta_m
-from consort.recipe import load_recipe
+from consort.recipe_file import load_recipe
 from consort.shipped import find_recipe
 
 LOWER_IS_BETTER = {"mean_error", "rmse"}

@@ -19,8 +19,10 @@ from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.errors import UsageError
 from consort.models.registry import ModelSpec
-from consort.recipe import Group, Published, Recipe, load_recipe, merged, recipe_of
-from consort.run import Schedule
+from consort.recipe import Group, Published, Recipe
+from consort.recipe_file import load_recipe, recipe_of
+from consort.schedule import Schedule
+from consort.settings import merged
 from consort.shipped import find_recipe, shipped_recipes
 
 TINY = tomllib.loads(RECIPE)
@@ -83,6 +85,37 @@ def test_groups_take_what_they_leave_out_from_the_top():
     assert given[1] == Group(
         "plain", 1, TINY["data"], Cut(by="quantity", alpha=2.0), TINY["model"], [], []
     )
+
+
+@pytest.mark.parametrize(("own", "whole"), [
+    ({"test": 0.3}, Cut(by="dirichlet", alpha=0.3, validation=0.2, test=0.3)),
+    ({"alpha": 1.0}, Cut(by="dirichlet", alpha=1.0, validation=0.2)),
+    ({"by": "iid"}, Cut(validation=0.2)),
+    ({"by": "quantity"}, Cut(by="quantity", validation=0.2)),
+    ({"by": "quantity", "alpha": 2.0, "test": 0.1},
+     Cut(by="quantity", alpha=2.0, validation=0.2, test=0.1)),
+    ({}, Cut(by="dirichlet", alpha=0.3, validation=0.2)),
+])  # fmt: skip
+def test_a_groups_partition_adds_to_the_common_one(own, whole):
+    common = {"by": "dirichlet", "alpha": 0.3, "validation": 0.2}
+    given = grouped({"name": "own", "count": 2, "partition": own}, partition=common)
+    (group,) = given.all_groups
+    assert group.partition == whole
+    again = recipe_of(json.loads(Recipe.wire.dump_json(given)) | {"clients": None}, "run.json")
+    assert again.all_groups == given.all_groups
+
+
+@pytest.mark.parametrize(("common", "own", "message"), [
+    ({}, {"tset": 0.3}, "unknown key groups.0.partition.tset: 'tset': did you mean 'test'"),
+    ({"validation": 0.5}, {"test": 0.6}, "groups.0.partition: validation and test leave nothing"),
+    ({}, {"alpha": 0.3}, 'alpha belongs to by = "dirichlet" or "quantity"'),
+    ({}, 0.3, "key groups.0.partition"),
+    (0.3, {"test": 0.3}, "key partition"),
+    ({"tset": 0.3}, {"test": 0.3}, "unknown key partition.tset"),
+])  # fmt: skip
+def test_a_groups_partition_that_does_not_fit_is_refused(common, own, message):
+    with pytest.raises(UsageError, match=message):
+        grouped({"name": "own", "count": 2, "partition": own}, partition=common)
 
 
 def test_one_model_or_several_in_turns():

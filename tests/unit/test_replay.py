@@ -10,10 +10,11 @@ from torch import Generator, nn
 from consort import replay
 from consort.client import Client
 from consort.data.examples import Examples, Splits
-from consort.local import LocalTraining, gradients_of_sum, pull_towards, task_losses
+from consort.local import LocalTraining
 from consort.models.mlp import Mlp
 from consort.models.multitask import MultiTaskModel
 from consort.models.registry import ModelSpec, build
+from consort.objectives import gradients_of_sum, pull_towards, task_losses
 from consort.params import Params
 from consort.tasks import Classification
 

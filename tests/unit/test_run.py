@@ -24,7 +24,8 @@ from consort.messages import Call, Payload, Replies
 from consort.params import Params
 from consort.participation import cohort, happens
 from consort.roster import Roster
-from consort.run import Run, Schedule, Watcher
+from consort.run import Run, Watcher
+from consort.schedule import Schedule
 
 LOCAL = LocalTraining(lr=0.1, batch=8)
 CLOCK = ("seconds", "evaluation_seconds", "peak_memory_mib")

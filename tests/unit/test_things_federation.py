@@ -11,7 +11,7 @@ from consort.data.examples import Examples
 from consort.data.synthetic.scenes import synthetic_scenes
 from consort.models.registry import ModelSpec, build
 from consort.params import Params
-from consort.recipe import recipe_of
+from consort.recipe_file import recipe_of
 
 METRICS = {"panoptic": "pq", "instances": "ap", "keypoints": "ap", "stuff": "miou"}
 TINY = {"depths": [1, 1], "channels": 8}

@@ -15,7 +15,8 @@ from consort.assembly import assemble, prepare_run
 from consort.data.registry import load_dataset
 from consort.data.signatures.dataset import held_out
 from consort.errors import UsageError
-from consort.recipe import Recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import recipe_of
 from consort.results import Result
 
 SIGNATURES = {"name": "synthetic_signatures", "users": 6, "genuine": 8, "forged": 4}

@@ -16,7 +16,8 @@ from consort.algorithm import Algorithm
 from consort.data.examples import Examples, Splits
 from consort.federation import Federation, Member
 from consort.models.registry import ModelSpec
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 
 Weights = dict[str, Tensor]
 

@@ -39,11 +39,12 @@ from consort.engines.scripted import Scripted
 from consort.errors import ClientFailed
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import Call, encode
+from consort.messages import Call
 from consort.models.registry import ENCODERS
 from consort.params import Params
 from consort.privacy.attacks.imprint import Imprint, imprinted
 from consort.tasks.verification import Verification
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, epochs=2)
 

@@ -23,9 +23,9 @@ from consort.algorithms.apfl import APFL, Mixture
 from consort.algorithms.fedavg import FedAvg
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.optimizers import make_optimizer
 from consort.params import Params
+from consort.wire import encode
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

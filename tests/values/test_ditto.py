@@ -19,7 +19,7 @@ from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
+from consort.wire import encode
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

@@ -10,7 +10,7 @@ from consort.algorithms.ditto_parts import DittoParts
 from consort.algorithms.fedavg_parts import FedAvgParts
 from consort.algorithms.local_only import LocalOnly
 from consort.local import LocalTraining
-from consort.messages import encode
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, batch=1000)
 

@@ -29,8 +29,8 @@ from consort.algorithms import fedala
 from consort.algorithms.fedala import FedALA
 from consort.algorithms.fedavg import FedAvg
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.participation import cohort
+from consort.wire import encode
 
 LR, STEPS = 0.2, 2
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

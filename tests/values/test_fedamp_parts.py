@@ -13,8 +13,8 @@ from consort.algorithms.fedavg_parts import Server
 from consort.algorithms.local_only import LocalOnly
 from consort.engines.scripted import Scripted
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.params import Params
+from consort.wire import encode
 
 MODELS = {
     "a": Params({"encoder.w": torch.tensor([2.0]), "decoders.seg.w": torch.tensor([3.0])}),

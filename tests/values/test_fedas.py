@@ -32,7 +32,8 @@ from consort.errors import ClientFailed
 from consort.federation import Federation, Member
 from consort.local import LocalTraining
 from consort.participation import cohort
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 
 LR, STEPS, ALIGNMENT = 0.2, 2, 0.5
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

@@ -6,7 +6,7 @@ from tests.values.by_hand import assert_scores, descend, play, scores, three_cli
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedavg_ft import FedAvgFT
 from consort.local import LocalTraining
-from consort.messages import encode
+from consort.wire import encode
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 

@@ -13,8 +13,8 @@ from consort.algorithms.local_only import LocalOnly
 from consort.engines.scripted import Scripted
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.params import Params
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 MODELS = {

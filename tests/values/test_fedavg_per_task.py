@@ -10,7 +10,7 @@ from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.local_only import LocalOnly
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 TASKS = [{"tasks": {"colour": 3}}, {"tasks": {"shape": 4}}]

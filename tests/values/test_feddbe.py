@@ -26,8 +26,8 @@ from consort.algorithms.feddbe import Biased, FedDBE
 from consort.checkpoint import StateStore
 from consort.client import Client
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.participation import cohort
+from consort.wire import tensors_in
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

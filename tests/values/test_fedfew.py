@@ -36,11 +36,13 @@ from consort.engines.host import ClientHost
 from consort.errors import Failure, UsageError
 from consort.federation import Federation, Member
 from consort.local import LocalTraining
-from consort.messages import Call, encode
+from consort.messages import Call
 from consort.models.registry import ModelSpec
 from consort.params import Params
 from consort.participation import cohort, happens
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
+from consort.wire import encode
 
 LR, EPOCHS = 0.2, 3
 LOCAL = LocalTraining(epochs=EPOCHS, lr=LR)

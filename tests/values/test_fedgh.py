@@ -33,11 +33,11 @@ from consort.errors import Failure, UsageError
 from consort.federation import Federation, Member
 from consort.linear_heads import class_loss, head_output
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.params import Params
 from consort.participation import cohort
 from consort.tasks import Classification
 from consort.tasks.signature import Detection, Identification
+from consort.wire import tensors_in
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 EPOCHS, RATE = 30, 0.3

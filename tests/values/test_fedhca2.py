@@ -18,10 +18,10 @@ from consort.algorithms.local_only import LocalOnly
 from consort.engines.scripted import Scripted
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.models.inputs import number_count
 from consort.models.registry import ENCODERS
 from consort.params import Params
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.3, batch=16)
 DECODED = {"name": "decoded"}

@@ -25,7 +25,7 @@ from consort.algorithm import Clients
 from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, one_step, stage
 from consort.engines.scripted import Scripted
-from consort.messages import encode
+from consort.wire import encode
 
 OFF = {
     "together": 0.0,

@@ -32,9 +32,9 @@ from consort.algorithms.fedkd import BRIDGE, FedKD
 from consort.client import Client
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.participation import cohort
 from consort.randomness import derive
+from consort.wire import tensors_in
 
 LR, STEPS, ROUNDS = 0.2, 3, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

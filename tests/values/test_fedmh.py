@@ -14,8 +14,9 @@ from consort.client import Client
 from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
 from consort.federation import Federation, Member
-from consort.local import LocalTraining, task_losses
+from consort.local import LocalTraining
 from consort.models.registry import ModelSpec
+from consort.objectives import task_losses
 from consort.params import Params
 from consort.task_steps import TaskSteps
 from consort.tasks.signature import Detection, Identification, identity

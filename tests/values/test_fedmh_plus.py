@@ -15,11 +15,12 @@ from consort.aggregation.eight_bits import restore, shorten
 from consort.algorithms.fedmh_plus import MODEL, UNSENT, FedMHPlus
 from consort.algorithms.lg_fedavg import LGFedAvg
 from consort.federation import Federation
-from consort.local import LocalTraining, task_losses
-from consort.messages import tensors_in
+from consort.local import LocalTraining
+from consort.objectives import task_losses
 from consort.params import Params
 from consort.task_steps import TaskSteps
 from consort.tasks.signature import Identification, identity, imitation_loss
+from consort.wire import tensors_in
 
 LOCAL = LocalTraining(epochs=2, lr=0.1, batch=8)
 PLAIN = FedMHPlus(LOCAL, imitation=0, eight_bits=False)

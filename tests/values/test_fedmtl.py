@@ -23,9 +23,9 @@ from consort.algorithms.fedmtl import FedMTL
 from consort.algorithms.local_only import LocalOnly
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.params import Params
 from consort.participation import cohort
+from consort.wire import encode
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 FIT = "heads.fit.weight"

@@ -29,8 +29,8 @@ from consort.engines.scripted import Scripted
 from consort.errors import ClientFailed
 from consort.federation import Federation, Member
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.participation import cohort
+from consort.wire import tensors_in
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

@@ -19,7 +19,7 @@ from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedprox import FedProx
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
+from consort.wire import encode
 
 
 def test_the_first_step_from_the_anchor_is_that_of_fedavg(tmp_path):

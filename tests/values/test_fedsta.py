@@ -10,8 +10,8 @@ from tests.values.by_hand import play
 from consort.algorithms.fedper import FedPer
 from consort.algorithms.fedsta import FedSTA, task_means
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.params import Params, mean
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 

@@ -26,8 +26,8 @@ from consort.algorithms.local_only import LocalOnly
 from consort.engines.scripted import Scripted
 from consort.errors import Failure
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.params import Params
+from consort.wire import tensors_in
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

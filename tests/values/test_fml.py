@@ -27,8 +27,8 @@ from consort.client import Client
 from consort.errors import UsageError
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.participation import cohort
+from consort.wire import tensors_in
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

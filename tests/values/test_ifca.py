@@ -30,10 +30,10 @@ from consort.engines.scripted import Scripted
 from consort.errors import UsageError
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.models.registry import ENCODERS
 from consort.params import Params
 from consort.participation import cohort
+from consort.wire import encode
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 

@@ -22,9 +22,9 @@ from consort.algorithms.lg_fedavg import MODEL, LGFedAvg
 from consort.algorithms.local_only import LocalOnly
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import tensors_in
 from consort.params import mean
 from consort.participation import cohort
+from consort.wire import tensors_in
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

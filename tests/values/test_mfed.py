@@ -20,10 +20,11 @@ from consort.algorithms.mfed import MFed, unit_pull_towards
 from consort.engines.scripted import Scripted
 from consort.errors import UsageError
 from consort.federation import Federation
-from consort.local import LocalTraining, pull_towards
-from consort.messages import encode
+from consort.local import LocalTraining
+from consort.objectives import pull_towards
 from consort.optimizers import make_optimizer
 from consort.params import Params, mean
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 OFF = {"first_strength": 0.0, "last_strength": 0.0}

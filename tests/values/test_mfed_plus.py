@@ -13,8 +13,8 @@ from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.mfed_plus import MFedPlus, Server, encoder, pulled
 from consort.engines.scripted import Scripted
 from consort.local import LocalTraining
-from consort.messages import encode
 from consort.params import Params, mean
+from consort.wire import encode
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 TASKS = [{"tasks": {"colour": 3}}, {"tasks": {"shape": 4}}]

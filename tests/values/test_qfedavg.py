@@ -29,7 +29,8 @@ from consort.federation import Federation, Member
 from consort.local import LocalTraining
 from consort.models.registry import ModelSpec
 from consort.participation import cohort
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.scoring import score
 
 STEPS, LR = 2, 0.2

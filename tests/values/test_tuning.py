@@ -15,8 +15,9 @@ from consort.algorithms.fedavg_ft import FedAvgFT
 from consort.algorithms.fedbabu import FedBABU
 from consort.algorithms.local_only import LocalOnly
 from consort.local import LocalTraining
-from consort.messages import Payload, Replies, encode
+from consort.messages import Payload, Replies
 from consort.roster import Roster
+from consort.wire import encode
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

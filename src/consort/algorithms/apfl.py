@@ -14,8 +14,9 @@ from torch import Tensor
 from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg import FedAvg
 from consort.data.examples import Examples
-from consort.local import LocalTraining, gradients_of_sum, task_losses
+from consort.local import LocalTraining
 from consort.messages import Payload
+from consort.objectives import gradients_of_sum, task_losses
 from consort.optimizers import Optimizer, clip_by_norm, make_optimizer
 from consort.params import Params, slots
 from consort.types import Probability

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg import FedAvg
-from consort.local import pull_towards
 from consort.messages import Payload
+from consort.objectives import pull_towards
 from consort.params import Params
 from consort.types import Count, NotNegative
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg_parts import FedAvgParts
 from consort.algorithms.fedhca2 import install
-from consort.local import pull_towards
 from consort.messages import Payload
+from consort.objectives import pull_towards
 from consort.params import Params
 from consort.types import Count, NotNegative
 

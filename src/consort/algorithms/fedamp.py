@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.local import LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import Each, Payload, Replies
+from consort.objectives import pull_towards
 from consort.params import Params, mean
 from consort.roster import Roster
 from consort.types import NotNegative, Positive

@@ -17,8 +17,9 @@ from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedamp import attention, squared_distances
 from consort.algorithms.fedavg_parts import FedAvgParts, Server, models_for
 from consort.algorithms.fedhca2 import ENCODER, travelling
-from consort.local import LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import pull_towards
 from consort.params import Params, has_role, mean
 from consort.roster import Roster
 from consort.types import NotNegative, Positive

@@ -16,8 +16,9 @@ from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedper import FedPer, Server
 from consort.data.examples import Examples
 from consort.errors import Failure
-from consort.local import LocalTraining, Objective, gradients_of_sum, task_losses
+from consort.local import LocalTraining
 from consort.messages import Payload
+from consort.objectives import Objective, gradients_of_sum, task_losses
 from consort.params import Params
 from consort.scoring import BATCH, recompute_statistics
 from consort.types import NotNegative

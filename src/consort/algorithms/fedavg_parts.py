@@ -18,8 +18,9 @@ from torch import Tensor
 from consort.aggregation.cross_attention import Place
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedhca2 import ENCODER, answer, install, travelling
-from consort.local import LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import Each, Payload, Replies
+from consort.objectives import pull_towards
 from consort.params import Params, has_role
 from consort.roster import Roster
 from consort.types import NotNegative

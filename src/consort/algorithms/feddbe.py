@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.data.examples import Examples
-from consort.local import LocalTraining, Objective
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.models.multitask import MultiTaskModel
+from consort.objectives import Objective
 from consort.params import Params, mean
 from consort.roster import Roster
 from consort.types import NotNegative, Share

@@ -18,16 +18,12 @@ from consort.aggregation.stch_set import RunningStep, SetWeights, set_weights, s
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.data.examples import Examples
 from consort.errors import NoReplies, UsageError
-from consort.local import (
-    LocalTraining,
-    gradients_of_sum,
-    moving,
-    task_losses,
-    use_running_statistics_for_one,
-)
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import gradients_of_sum, task_losses
 from consort.params import BUFFERS, Params
 from consort.roster import Roster
+from consort.training_mode import moving, use_running_statistics_for_one
 from consort.types import Count, Positive
 
 _NOISE = 0.01

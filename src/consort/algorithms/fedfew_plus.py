@@ -19,14 +19,9 @@ from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedfew import check_count, note_weights
 from consort.data.examples import Examples
 from consort.errors import NoReplies, UsageError
-from consort.local import (
-    LocalTraining,
-    Objective,
-    features_of,
-    losses_of_features,
-    task_losses,
-)
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import Objective, features_of, losses_of_features, task_losses
 from consort.params import Params
 from consort.roster import Roster
 from consort.tasks.classification import Classification

@@ -17,8 +17,9 @@ from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.data.examples import Examples
 from consort.errors import Failure
 from consort.linear_heads import class_loss, head_output, linear_heads
-from consort.local import LocalTraining, Objective, task_losses
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import Objective, task_losses
 from consort.optimizers import make_optimizer
 from consort.params import Params
 from consort.roster import Roster

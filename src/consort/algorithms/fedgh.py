@@ -18,8 +18,9 @@ from consort.algorithms.lg_fedavg import LGFedAvg, Server
 from consort.data.examples import Examples
 from consort.errors import Failure, NoReplies
 from consort.linear_heads import class_loss, head_output, linear_heads
-from consort.local import LocalTraining, features_of
+from consort.local import LocalTraining
 from consort.messages import Payload
+from consort.objectives import features_of
 from consort.optimizers import make_optimizer
 from consort.params import Params
 from consort.roster import Roster

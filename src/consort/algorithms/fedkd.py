@@ -17,9 +17,10 @@ from consort.aggregation.low_rank import compress, expand
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.data.examples import Examples
 from consort.distillation import clip_apart, divergence
-from consort.local import LocalTraining, Objective
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.models.multitask import MultiTaskModel
+from consort.objectives import Objective
 from consort.params import Params, mean, slots
 from consort.roster import Roster
 from consort.types import Positive, Share

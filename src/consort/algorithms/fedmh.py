@@ -17,8 +17,9 @@ import torch
 from consort.aggregation.pareto import Choice, all_choices, improves, published_choices
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.errors import NoReplies
-from consort.local import LocalTraining, features_of
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import features_of
 from consort.params import Params
 from consort.roster import Roster
 from consort.task_steps import TaskSteps, Weighting

@@ -13,8 +13,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.local import Adjust, LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import Adjust, pull_towards
 from consort.params import Params, mean
 from consort.roster import Roster
 from consort.types import NotNegative

@@ -17,8 +17,9 @@ from torch.nn import functional as F
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.data.examples import Examples
 from consort.errors import Failure, NoReplies
-from consort.local import LocalTraining, losses_of_features
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import losses_of_features
 from consort.params import Params
 from consort.roster import Roster
 from consort.types import NotNegative

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from consort.algorithm import Client, batchable, on_client
 from consort.algorithms.fedavg import FedAvg
-from consort.local import pull_towards
 from consort.messages import Payload
+from consort.objectives import pull_towards
 from consort.params import Params
 from consort.types import NotNegative
 

@@ -26,8 +26,9 @@ from consort.algorithms.fedproto import (
 )
 from consort.data.examples import Examples
 from consort.errors import NoReplies
-from consort.local import LocalTraining, features_of, losses_of_features
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import features_of, losses_of_features
 from consort.params import Params
 from consort.roster import Roster
 from consort.types import Count, NotNegative

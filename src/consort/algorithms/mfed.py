@@ -16,8 +16,9 @@ from torch import Tensor
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
 from consort.errors import UsageError
-from consort.local import Adjust, LocalTraining, pull_towards
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import Adjust, pull_towards
 from consort.params import BUFFERS, Params, mean
 from consort.roster import Roster
 from consort.types import Count, NotNegative, Positive

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.errors import UsageError
-from consort.local import LocalTraining, shift_by
+from consort.local import LocalTraining
 from consort.messages import Payload, Replies
+from consort.objectives import shift_by
 from consort.params import Params
 from consort.roster import Roster
 

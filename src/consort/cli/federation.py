@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from consort.cli.options import Algorithm, Changes, Json, Quiet, RecipeName, Scale, Seed
+from consort.cli.running import finish, named_recipe
 from consort.errors import UsageError
 
 site = typer.Typer(help="Make the credentials of a federation.", no_args_is_help=True)
@@ -73,6 +75,38 @@ def revoke(
     typer.echo(f"{name} is no longer admitted")
 
 
+def server(
+    recipe: RecipeName,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients reach it.")],
+    credentials: Annotated[Path, typer.Option(metavar="DIR", help="From consort site init.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")],
+    changes: Changes = [],  # noqa: B006
+    algorithm: Algorithm = None,
+    seed: Seed = None,
+    scale: Scale = None,
+    deadline: Annotated[
+        float, typer.Option(min=1, help="Seconds that a client has for an answer.")
+    ] = 3600,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run one algorithm among institutions: wait for the clients, or go on with such a run."""
+    need_flower()
+    check_address(listen)
+    from consort.cli.show import Screen
+    from consort.deployment.credentials import ServerCredentials
+    from consort.deployment.server import Server
+
+    _, loaded = named_recipe(recipe, scale, changes)
+    name = algorithm or next(iter(loaded.algorithms))
+    number = loaded.seeds[0] if seed is None else seed
+    opened = ServerCredentials.open(credentials)
+    with Screen(quiet, json) as screen:
+        watcher = screen.watch(name, number, loaded.run.rounds)
+        Server(loaded, name, number, out, opened, deadline, screen.say).go(listen, watcher)
+    finish([out], screen)
+
+
 def client(
     server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the server listens.")],
     credentials: Annotated[Path, typer.Option(metavar="DIR", help="From consort site join.")],
@@ -93,7 +127,7 @@ def client(
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
     from consort.deployment.participant import Participant
-    from consort.recipe import load_recipe
+    from consort.recipe_file import load_recipe
     from consort.shipped import find_recipe
 
     check_address(server)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from consort.errors import Refused
-from consort.messages import NamedTensor
+from consort.wire import NamedTensor
 
 FEWEST = 8
 """Smaller layers are not looked at: a few rows may be alike by chance."""

@@ -68,9 +68,12 @@ class Privacy:
                 f"its data in other ways: use {', '.join(TRAINS_BY_STEPS_ALONE)}, or "
                 "privacy.level = 'client'"
             )
-        if getattr(getattr(algorithm, "local", None), "balance", False):
-            raise UsageError("privacy.level = 'example' counts each example once: no local.balance")
         for client in federation.client_ids:
+            trained = algorithm.with_local(federation.members[client].local)
+            if getattr(getattr(trained, "local", None), "balance", False):
+                raise UsageError(
+                    "privacy.level = 'example' counts each example once: no local.balance"
+                )
             _refuse_batchnorm(client, federation.blueprint(client).model)
             _refuse_comparisons(client, federation.members[client].tasks)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from consort.messages import Payload, pack, tensors_in, unpack
+from consort.messages import Payload
 from consort.params import Params
+from consort.wire import pack, tensors_in, unpack
 
 Change = Callable[[Params], Params]
 

@@ -16,8 +16,10 @@ from consort.checkpoint import StateStore, write_file
 from consort.deployment.study import Enrolment, Study, digest
 from consort.engines.host import ClientHost
 from consort.errors import ConsortError, Failure, Refused, UsageError
-from consort.messages import Call, decode, encode
-from consort.recipe import Recipe, Table
+from consort.messages import Call
+from consort.recipe import Recipe
+from consort.settings import Table
+from consort.wire import decode, encode
 
 Parts = dict[str, bytes]
 _DISK_FULL = "[Errno 28]"
@@ -98,7 +100,7 @@ class Participant:
             self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
             self._enrolment.recipe.compute.apply()
         if told is not None and told != digest(self._enrolment.description):
-            raise UsageError("its data, model or tasks are not those the run began with")
+            raise UsageError("its data, model, tasks or training are not those the run began with")
         return self._enrolment
 
     def _call(

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from consort.assembly import about_run, settle
 from consort.deployment.announced import Announced
 from consort.deployment.board import Board, BoardWatcher
 from consort.deployment.credentials import ServerCredentials
@@ -21,6 +20,7 @@ from consort.errors import ClientFailed, Failure, UsageError
 from consort.params import Params
 from consort.recipe import Recipe
 from consort.run import Run, Watcher
+from consort.run_folder import about_run, settle
 
 Description = dict[str, Any]
 _PATIENCE = 2.0  # seconds between two questions to a client that refused

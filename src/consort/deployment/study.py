@@ -12,12 +12,15 @@ from typing import Any
 
 import consort
 from consort.algorithm import Algorithm
-from consort.assembly import assemble, deciding
+from consort.assembly import assemble
 from consort.errors import UsageError
 from consort.federation import Federation
-from consort.messages import encode
 from consort.params import Params
-from consort.recipe import Group, Recipe, Table, checked, recipe_of
+from consort.recipe import Group, Recipe
+from consort.recipe_file import recipe_of
+from consort.run_folder import deciding
+from consort.settings import Table, checked
+from consort.wire import encode
 
 _NOT_OURS = ("clients", "groups", "data")
 """Keys of a recipe that are each client's own affair."""
@@ -117,11 +120,12 @@ class Enrolment:
     @classmethod
     def of(cls, study: Study, name: str, brings: Table, data: Path | None) -> Enrolment:
         """Loads what the client brings, as the study says it is to be treated."""
-        group: Group = checked(Group, {"name": name, "count": 1} | brings, "")
+        own = {"name": name, "count": 1} | brings
+        checked(Group, own, "")
         settings = {key: value for key, value in study.recipe.items() if value is not None}
-        table = settings | {"groups": [{"name": name, "count": 1} | brings]}
+        table = settings | {"groups": [own]}
         recipe = recipe_of(table, "the server's recipe")
-        made = assemble(replace(recipe, groups=[group]), study.seed, data).federation
+        made = assemble(recipe, study.seed, data).federation
         (member,) = made.members.values()
         alone = Federation({name: member}, study.seed, recipe.batchnorm, recipe.compute)
         alone.refuses_imprints = recipe.refuse_imprints
@@ -161,4 +165,5 @@ class Enrolment:
             "train": len(data.train),
             "validation": len(data.validation),
             "test": len(data.test),
+            **({"local": dict(member.local)} if member.local else {}),
         }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from consort.errors import Failure
-from consort.messages import pack, unpack
+from consort.wire import pack, unpack
 
 _NORESERVE = 0x4000  # Linux: pages cost nothing until they are written
 _ALIGNMENT = 64

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from consort.checkpoint import Stamp, write_file
 from consort.engines.wrappers import Absent, RefusedReply
 from consort.errors import ClientFailed, Failure, Refused
-from consort.messages import Call, Payload, Reply, common_keys, decode, encode
+from consort.messages import Call, Payload, Reply, common_keys
+from consort.wire import decode, encode
 
 Header = dict[str, Any]
 Parts = dict[str, bytes]

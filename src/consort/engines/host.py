@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -23,10 +23,11 @@ from consort.errors import ClientFailed, ConsortError, Failure, Refused
 from consort.federation import Blueprint, Federation
 from consort.flops import FlopCounter
 from consort.local import LocalTraining
-from consort.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply, check, tensors_in
+from consort.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params, has_role, statistics
 from consort.randomness import derive
+from consort.wire import check, tensors_in
 
 _STATISTICS = "batchnorm statistics"
 
@@ -76,10 +77,14 @@ class ClientHost:
             # Find out whose fault it was; the others need not suffer.
             return [self._answer(call) for call in calls]
 
-    def _cohort_key(self, call: Call) -> Hashable:
+    def algorithm_of(self, client: str) -> Algorithm[object]:
+        """The algorithm as this client runs it."""
+        return self.algorithm.with_local(self.federation.members[client].local)
+
+    def _cohort_key(self, call: Call) -> tuple[object, ...] | None:
         """Equal for neighbours that can be trained in one step; None where that cannot be."""
         method = getattr(self.algorithm, call.method, None)
-        local = getattr(self.algorithm, "local", None)
+        local = getattr(self.algorithm_of(call.client), "local", None)
         blueprint = self.federation.blueprint(call.client)
         if not (is_batchable(method) and local and local.fits_cohorts and blueprint.stackable):
             return None
@@ -87,7 +92,7 @@ class ClientHost:
             examples = len(self.federation.data(call.client).train)
         except Exception:
             return None  # answered alone, where errors get the client's name
-        return id(blueprint), examples
+        return id(blueprint), examples, self.federation.members[call.client].local
 
     def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
         start = time.process_time()
@@ -109,7 +114,7 @@ class ClientHost:
             round=first.round,
             rounds=self.rounds,
         )
-        method = getattr(self.algorithm, first.method)
+        method = getattr(self.algorithm_of(first.client), first.method)
         with self._counter(first) as counter:
             content = method(cohort, **stack_payloads([call.payload for call in calls]))
         self._keep_secret(Reply("", content))
@@ -135,7 +140,7 @@ class ClientHost:
         if self.federation.secure and call.method in EXCHANGES:
             return self._exchange(self.federation.secure, call)
         start = time.process_time()
-        method = getattr(self.algorithm, call.method, None)
+        method = getattr(self.algorithm_of(call.client), call.method, None)
         if not is_on_client(method):
             raise ConsortError(f"{call.method} is not a method that clients answer")
         blueprint = self.federation.blueprint(call.client)
@@ -193,7 +198,7 @@ class ClientHost:
 
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after local training that nobody else sees."""
-        local = getattr(self.algorithm, "local", LocalTraining())
+        local = getattr(self.algorithm_of(client.id), "local", LocalTraining())
         replace(local, epochs=self.tuning_epochs, steps=None).run(client)
         return client.score()
 

@@ -22,8 +22,9 @@ from consort.client import State
 from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
 from consort.errors import ClientFailed, ConsortError, Failure
-from consort.messages import Call, Payload, Reply, decode, encode
+from consort.messages import Call, Payload, Reply
 from consort.registry import load_object
+from consort.wire import decode, encode
 
 Chunk = Sequence[Call]
 Answer = tuple[Reply, bytes]

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from consort.engines.engine import Engine
 from consort.errors import ClientFailed, Refused
-from consort.messages import EXCHANGES, Call, NamedTensor, Payload, Reply, check, tensors_in
+from consort.messages import EXCHANGES, Call, Payload, Reply
 from consort.participation import happens
+from consort.wire import NamedTensor, check, tensors_in
 
 ErrorPolicy = Literal["stop", "skip", "retry"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from consort.assembly import read_description, resume_run
+from consort.assembly import resume_run
 from consort.data.dataset import as_is
 from consort.data.examples import Examples
 from consort.engines.choice import EngineName
@@ -19,7 +19,7 @@ from consort.engines.wrappers import bytes_by_role
 from consort.errors import Failure
 from consort.federation import Federation
 from consort.local import LocalTraining
-from consort.messages import Call, Reply, tensors_in
+from consort.messages import Call, Reply
 from consort.models.multitask import MultiTaskModel
 from consort.params import Params
 from consort.privacy.attacks.membership import Membership
@@ -27,10 +27,11 @@ from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.obfuscation import FpDfsn
 from consort.privacy.traffic import Update, last_traffic, updates, whole_models
 from consort.privacy.victim import Victim
-from consort.recipe import recipe_of
 from consort.run import Run
+from consort.run_folder import read_description, written_recipe
 from consort.seats import Seat, seats_of
 from consort.use.trained import reported_model
+from consort.wire import tensors_in
 
 VICTIMS = 2
 """Clients that are attacked, the first ones; the others send the same kinds of messages."""
@@ -108,7 +109,8 @@ def attacked(
     for call, reply in heard:
         directions += updates(call, reply, blueprint.params)
     model, whose = _exposed(run, victim, heard)
-    local = getattr(run.algorithm, "local", LocalTraining())
+    algorithm = run.algorithm.with_local(federation.members[client].local)
+    local = getattr(algorithm, "local", LocalTraining())
     return Finding(
         client,
         [sent for call, reply in heard for sent in described(call, reply)],
@@ -180,6 +182,6 @@ def _obfuscation(
 
 def _seat(client: str, about: Mapping[str, Any]) -> Seat | None:
     """Where a client sits; nowhere, if it is all clients in one."""
-    recipe = recipe_of({k: v for k, v in about["recipe"].items() if v is not None}, "the run")
+    recipe = written_recipe(about["recipe"], "the run")
     data = Path(about["data"]) if about["data"] else None
     return seats_of(recipe, about["seed"], data).get(client)

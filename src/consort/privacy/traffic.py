@@ -12,9 +12,10 @@ from typing import Any
 from consort.checkpoint import StateStore
 from consort.engines.wrappers import Wrapper
 from consort.errors import Failure
-from consort.messages import Call, Reply, encode
+from consort.messages import Call, Reply
 from consort.params import BUFFERS, Params
 from consort.run import Run
+from consort.wire import encode
 
 COMPANION = "companion"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from consort.algorithm import Clients
-from consort.assembly import read_description, resume_run
+from consort.assembly import resume_run
 from consort.checkpoint import StateStore
 from consort.data.examples import Splits
 from consort.engines.embedded import Embedded
@@ -19,6 +19,7 @@ from consort.messages import Payload
 from consort.models.multitask import MultiTaskModel
 from consort.registry import did_you_mean
 from consort.run import Run
+from consort.run_folder import read_description
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from consort.aggregation.low_rank import FACTORS, compress, expand
 from consort.errors import Refused
-from consort.messages import check, decode, encode
 from consort.params import Params
+from consort.wire import check, decode, encode
 
 
 def diagonal(*sigma, rows=20, columns=12, seed=0):

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from consort import checkpoint
 from consort.algorithms.registry import find_algorithm
 from consort.cli import main
-from consort.messages import encode
+from consort.wire import encode
 
 RECIPE = """
 title = "tiny"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from consort.cli.app import Listing
 from consort.cli.listing import TASKS, describe
-from consort.recipe import load_recipe
+from consort.cli.looking import Listing
+from consort.recipe_file import load_recipe
 from consort.registry import load_object
 from consort.shipped import shipped_recipes
 from consort.tasks.classification import Classification

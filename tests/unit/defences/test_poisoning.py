@@ -20,8 +20,9 @@ from consort.errors import UsageError
 from consort.local import LocalTraining
 from consort.messages import Call, Replies, averaging
 from consort.params import Params, mean
-from consort.recipe import recipe_of
-from consort.run import Run, Schedule, Watcher
+from consort.recipe_file import recipe_of
+from consort.run import Run, Watcher
+from consort.schedule import Schedule
 
 LOCAL = LocalTraining(lr=0.1)
 FEDAVG, HARMLESS, PLAIN = FedAvg(LOCAL), Attack(), Robust()

@@ -24,7 +24,8 @@ from consort.local import LocalTraining
 from consort.models.registry import ModelSpec
 from consort.params import Params
 from consort.randomness import generator_for
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 from consort.tasks.verification import Verification
 
 LOCAL = LocalTraining(lr=0.1, batch=16)

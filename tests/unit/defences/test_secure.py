@@ -39,8 +39,9 @@ from consort.errors import ClientFailed, Failure, Refused, UsageError
 from consort.local import LocalTraining
 from consort.messages import Call, Payload, Replies, Reply
 from consort.params import Params
-from consort.recipe import recipe_of
-from consort.run import Run, Schedule
+from consort.recipe_file import recipe_of
+from consort.run import Run
+from consort.schedule import Schedule
 
 pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
 pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")

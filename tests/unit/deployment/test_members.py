@@ -25,7 +25,8 @@ from consort.engines.embedded import Embedded
 from consort.engines.wrappers import Absent, Wrapper
 from consort.errors import Failure, UsageError
 from consort.messages import Call, Reply
-from consort.recipe import Recipe, load_recipe, recipe_of
+from consort.recipe import Recipe
+from consort.recipe_file import load_recipe, recipe_of
 from consort.run import Watcher
 
 REVOKED = "b-0"

@@ -19,8 +19,9 @@ from consort.algorithms.registry import find_algorithm
 from consort.engines.flower import Flower, Ledger, reply_of
 from consort.engines.wrappers import Absent, RefusedReply
 from consort.errors import ClientFailed
-from consort.messages import encode
-from consort.recipe import Recipe, load_recipe
+from consort.recipe import Recipe
+from consort.recipe_file import load_recipe
+from consort.wire import encode
 
 
 @pytest.fixture

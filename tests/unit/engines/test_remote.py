@@ -17,7 +17,8 @@ from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
 from consort.engines.remote import FarSide, read_answers, write_order, write_plan
 from consort.errors import UsageError
-from consort.messages import Call, encode
+from consort.messages import Call
+from consort.wire import encode
 
 ORIGIN = Origin(f"{__file__}:rebuild", {"clients": 2})
 

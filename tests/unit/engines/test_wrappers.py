@@ -20,8 +20,9 @@ from consort.engines.wrappers import (
     bytes_by_role,
 )
 from consort.errors import ClientFailed
-from consort.messages import Call, Payload, Reply, tensors_in
+from consort.messages import Call, Payload, Reply
 from consort.params import Params
+from consort.wire import tensors_in
 
 CLIENTS = ("a", "b", "c")
 

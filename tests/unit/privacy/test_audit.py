@@ -24,7 +24,7 @@ from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.audit import audit, kind_of
 from consort.privacy.traffic import Update
 from consort.privacy.victim import Victim
-from consort.recipe import load_recipe
+from consort.recipe_file import load_recipe
 from consort.report.audit import NO_GUARANTEE, write_audit
 from consort.results import Result
 

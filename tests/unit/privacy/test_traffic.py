@@ -12,7 +12,8 @@ from consort.errors import Failure
 from consort.messages import Call, Reply
 from consort.params import Params
 from consort.privacy.traffic import last_traffic, updates, whole_models
-from consort.run import Run, Schedule
+from consort.run import Run
+from consort.schedule import Schedule
 
 
 def run_in(folder, name, **settings) -> Run:

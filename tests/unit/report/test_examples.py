@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from consort.assembly import prepare_run, resume_run
-from consort.recipe import recipe_of
+from consort.recipe_file import recipe_of
 from consort.report.answers import IMAGES, alike, answers, subjects
 from consort.report.examples import examples
 from consort.report.looks import LOOKS

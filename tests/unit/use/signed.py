@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from consort.assembly import prepare_run
-from consort.recipe import Recipe, load_recipe
+from consort.recipe import Recipe
+from consort.recipe_file import load_recipe
 
 RECIPE = """
 title = "few signatures"

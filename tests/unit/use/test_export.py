@@ -13,7 +13,7 @@ from tests.unit.cli.command import write_recipe
 from consort.assembly import prepare_run
 from consort.data.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
-from consort.recipe import load_recipe
+from consort.recipe_file import load_recipe
 from consort.use import export as exporting
 from consort.use.export import export
 from consort.use.facts import Facts

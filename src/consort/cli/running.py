@@ -1,0 +1,155 @@
+"""The commands that train. Everything slow is imported inside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consort.cli.options import (
+    Address,
+    Algorithm,
+    Changes,
+    Data,
+    Engine,
+    Json,
+    Out,
+    Quiet,
+    RecipeName,
+    Scale,
+    Seed,
+    Workers,
+)
+from consort.engines.choice import EngineChoice
+
+if TYPE_CHECKING:
+    from consort.claims import Verdict
+    from consort.cli.show import Screen
+    from consort.recipe import Recipe
+
+
+def run(
+    recipe: RecipeName,
+    changes: Changes = [],  # noqa: B006
+    algorithm: Algorithm = None,
+    seed: Seed = None,
+    scale: Scale = None,
+    workers: Workers = 1,
+    engine: Engine = None,
+    address: Address = None,
+    data: Data = None,
+    out: Out = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run one algorithm on one federation, or go on with such a run."""
+    from consort.assembly import prepare_run
+    from consort.cli.show import Screen
+
+    choice = EngineChoice(engine, workers, address)
+    path, loaded = named_recipe(recipe, scale, changes)
+    name = algorithm or next(iter(loaded.algorithms))
+    number = loaded.seeds[0] if seed is None else seed
+    folder = (out or default_folder(path, scale)) / name / f"seed-{number}"
+    with Screen(quiet, json) as screen:
+        watcher = screen.watch(name, number, loaded.run.rounds)
+        prepare_run(loaded, name, number, folder, data, choice, watcher).go()
+    finish([folder], screen)
+
+
+def compare(
+    recipe: RecipeName,
+    changes: Changes = [],  # noqa: B006
+    algorithms: Annotated[
+        str | None, typer.Option(help="Some of the recipe's algorithms: a,b,c", metavar="NAMES")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds 0 to N-1 in place of the recipe's.")
+    ] = None,
+    scale: Scale = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 unless every claim of the recipe holds.")
+    ] = False,
+    workers: Workers = 1,
+    engine: Engine = None,
+    address: Address = None,
+    data: Data = None,
+    out: Out = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
+    from consort.assembly import prepare_run, refuse_impossible
+    from consort.cli.show import Screen
+    from consort.comparison import judge
+
+    choice = EngineChoice(engine, workers, address)
+    path, loaded = named_recipe(recipe, scale, changes)
+    names = algorithms.split(",") if algorithms else list(loaded.algorithms)
+    numbers = list(range(seeds)) if seeds else loaded.seeds
+    refuse_impossible(loaded, names, numbers[0], data)
+    root = out or default_folder(path, scale)
+    folders = []
+    with Screen(quiet, json) as screen:
+        for number in numbers:
+            for name in names:
+                folder = root / name / f"seed-{number}"
+                watcher = screen.watch(name, number, loaded.run.rounds)
+                prepare_run(loaded, name, number, folder, data, choice, watcher).go()
+                folders.append(folder)
+    verdicts = judge(loaded, folders)
+    finish(folders, screen, loaded, root, verdicts)
+    if check and any(verdict.outcome != "holds" for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def resume(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    workers: Annotated[int | None, typer.Option(min=1, help="As before if not given.")] = None,
+    engine: Engine = None,
+    address: Address = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on where a run stopped, killed or not; the numbers are those of an unbroken run."""
+    from consort.assembly import resume_run
+    from consort.cli.show import Screen
+    from consort.run_folder import read_description
+
+    written = read_description(folder)
+    with Screen(quiet, json) as screen:
+        watcher = screen.watch(written["algorithm"], written["seed"], written["rounds"])
+        resume_run(folder, workers, watcher, engine, address).go()
+    finish([folder], screen)
+
+
+def named_recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path, Recipe]:
+    """A recipe by its file or its shipped name, and where it lies."""
+    from consort.recipe_file import load_recipe
+    from consort.shipped import find_recipe
+
+    path = find_recipe(name)
+    return path, load_recipe(path, scale, changes)
+
+
+def default_folder(recipe: Path, scale: str | None) -> Path:
+    """Where the runs of a recipe go, unless the user says otherwise."""
+    return Path("runs") / (f"{recipe.stem}-{scale}" if scale else recipe.stem)
+
+
+def finish(
+    folders: list[Path],
+    screen: Screen,
+    recipe: Recipe | None = None,
+    root: Path | None = None,
+    verdicts: list[Verdict] | None = None,
+) -> None:
+    """Prints the table and writes the report."""
+    from consort.report.page import write_report
+    from consort.results import Result
+
+    results = [Result.load(folder) for folder in folders]
+    published = recipe.published if recipe else []
+    page = write_report(results, (root or folders[0]) / "report.html", verdicts or [], published)
+    screen.results(results, verdicts or [], published, page)

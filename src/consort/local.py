@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -243,6 +243,10 @@ class LocalTraining:
             sizes = ([self.batch] * full + [rest] * bool(rest)) * epochs
             yield from islice(shuffled.split(sizes), left)
             left -= per_epoch * epochs
+
+    def tuning(self, epochs: int) -> LocalTraining:
+        """The same for so many epochs, at the full rate: schedules have used it up in the end."""
+        return replace(self, epochs=epochs, steps=None, schedule="constant", warmup=0)
 
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate in a round (rounds count from 1)."""

@@ -494,6 +494,13 @@ def test_warming_up_comes_before_the_schedule(schedule, after):
     assert found == pytest.approx([0.25, 0.5, 0.75, *after])
 
 
+def test_tuning_has_the_full_rate_whatever_the_schedule_has_left_of_it():
+    local = LocalTraining(lr=0.4, schedule="cosine", warmup=2, steps=3)
+    assert local.rate(50, 50) < 0.001
+    assert local.tuning(5).rate(50, 50) == 0.4
+    assert (local.tuning(5).epochs, local.tuning(5).steps) == (5, None)
+
+
 def test_the_rate_of_the_round_is_the_one_used():
     def step(round_):
         client = client_with(round=round_, rounds=4)

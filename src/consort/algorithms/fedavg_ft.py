@@ -6,7 +6,7 @@ the bare global model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.algorithm import Client, on_client
@@ -29,5 +29,5 @@ class FedAvgFT(FedAvg):
         """Scores of the model as received, and after local epochs that nobody else sees."""
         model.load_into(client.model)
         received = client.score()
-        replace(self.local, epochs=self.tuning_epochs, steps=None).run(client)
+        self.local.tuning(self.tuning_epochs).run(client)
         return {"global": received, "tuned": client.score()}

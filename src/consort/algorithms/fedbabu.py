@@ -6,7 +6,7 @@ ICLR 2022, Algorithm 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.algorithm import Client, on_client
@@ -37,5 +37,5 @@ class FedBABU(FedPer):
         """Scores under the initial head, and after tuning encoder and head."""
         encoder.load_into(client.model)
         received = client.score()
-        replace(self.local, epochs=self.tuning_epochs, steps=None).run(client)
+        self.local.tuning(self.tuning_epochs).run(client)
         return {"global": received, "tuned": client.score()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import torch
@@ -199,7 +198,7 @@ class ClientHost:
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after local training that nobody else sees."""
         local = getattr(self.algorithm_of(client.id), "local", LocalTraining())
-        replace(local, epochs=self.tuning_epochs, steps=None).run(client)
+        local.tuning(self.tuning_epochs).run(client)
         return client.score()
 
     def _seed(self, call: Call) -> int:

@@ -6,7 +6,7 @@ updates of the heads, client after client, and everyone takes over the sums that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import torch
 
-from consort.aggregation.pareto import Choice, all_choices, improves, published_choices
+from consort.aggregation.pareto import Choice, all_choices, published_choices, sum_if_improved
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.errors import NoReplies
 from consort.local import LocalTraining, features_of
@@ -25,8 +25,8 @@ from consort.task_steps import TaskSteps, Weighting
 from consort.types import NotNegative
 
 MODEL = "model"
-Losses = Callable[[str, int], float]
-"""A task's loss with a prefix of the others' updates."""
+Losses = Callable[[Choice], Iterable[float]]
+"""Every task's loss with its prefix of the others' updates; -1 stands for the heads as they are."""
 
 
 @dataclass(frozen=True)
@@ -99,48 +99,48 @@ class FedMH(Algorithm[Server]):
         """Subtracts from each head the sum of updates that the search prefers, or nothing."""
         client.recall(MODEL)
         tasks = list(client.tasks)
-        found = self.look(len(sums), tasks, self.losses(client, sums))
+        found = self.look(len(sums), len(tasks), self.losses(client, sums))
         if found is not None:
             model: Params = client.state[MODEL]
             for task, prefix in zip(tasks, found, strict=True):
-                model = model | without_update(model, sums[prefix], task)
+                model = model | without(head_of(model, task), sums[prefix])
             client.state[MODEL] = model
         taken = [-1] * len(tasks) if found is None else found
         return {"taken": dict(zip(tasks, taken, strict=True))}
 
-    def look(self, prefixes: int, tasks: list[str], losses: Losses) -> Choice | None:
-        """The choice to take: prefix -1 stands for the heads as they are."""
-        before = [losses(task, -1) for task in tasks]
+    def look(self, prefixes: int, tasks: int, losses: Losses) -> Choice | None:
+        """The choice to take, if one is good."""
         choices = (
-            all_choices(prefixes, len(tasks))
+            all_choices(prefixes, tasks)
             if self.search == "all"
-            else published_choices(prefixes, len(tasks), self.first_prefix)
+            else published_choices(prefixes, tasks, self.first_prefix)
         )
-        best: Choice | None = None
-        smallest = sum(before)
+        before = list(losses((-1,) * tasks))
+        best, smallest = None, sum(before)
         for choice in choices:
-            after = [losses(task, prefix) for task, prefix in zip(tasks, choice, strict=True)]
-            if improves(before, after, self.significance) and sum(after) < smallest:
-                best, smallest = choice, sum(after)
+            total = sum_if_improved(before, losses(choice), self.significance)
+            if total < smallest:
+                best, smallest = choice, total
                 if self.accept == "first":
                     break
         return best
 
     def losses(self, client: Client, sums: list[Params]) -> Losses:
-        """Losses on all training data, each computed at most once: they depend on one head only."""
-        model: Params = client.state[MODEL]
+        """Losses on all training data, each computed when it is asked for, and only once: it
+        depends on one head and its prefix."""
+        heads = {task: head_of(client.state[MODEL], task) for task in client.tasks}
         kept = features_of(client) if self.cached else None
 
         @cache
         @torch.inference_mode()
         def loss(task: str, prefix: int) -> float:
-            head = model if prefix < 0 else without_update(model, sums[prefix], task)
+            head = heads[task] if prefix < 0 else without(heads[task], sums[prefix])
             head.load_into(client.model)
             seen = kept or features_of(client)
             output = client.model.output(task, seen.inputs)
             return client.tasks[task].loss(output, seen.targets[task]).item()
 
-        return loss
+        return lambda choice: map(loss, client.tasks, choice)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:  # noqa: ARG002
         """Every client's own model."""
@@ -153,10 +153,14 @@ class FedMH(Algorithm[Server]):
         return {"personal": client.score()}
 
 
-def without_update(model: Params, update: Params, task: str) -> Params:
-    """One task's head and decoder after subtracting an update."""
-    part = update.only(f"heads.{task}", f"decoders.{task}")
-    return Params({name: model[name] - change for name, change in part.items()})
+def head_of(model: Params, task: str) -> Params:
+    """What belongs to one task alone."""
+    return model.only(f"heads.{task}", f"decoders.{task}")
+
+
+def without(head: Params, update: Params) -> Params:
+    """A head after subtracting its part of an update."""
+    return head - Params({name: update[name] for name in head})
 
 
 def note_by_task(clients: Clients, name: str, replies: Replies, key: str) -> None:

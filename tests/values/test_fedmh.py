@@ -243,6 +243,21 @@ def test_cached_features_change_nothing(search, tmp_path):
         assert state[MODEL].equals(outcomes[1].states[client][MODEL])
 
 
+@pytest.mark.parametrize(
+    ("cached", "search", "passes"),
+    [(False, "published", 7 + 1), (False, "all", 9 + 1), (True, "published", 1), (True, "all", 1)],
+)
+def test_a_literal_search_runs_the_whole_model_once_per_choice(cached, search, passes):
+    client = client_of(bank(0))
+    client.state[MODEL] = Params.of(client.model)
+    seen = []
+    client.model.encoder.register_forward_hook(lambda *_: seen.append(1))
+    algorithm = FedMH(search=search, cached=cached, significance=float("inf"))
+    taken = algorithm.take_over(client, [client.state[MODEL].without("encoder") * 0.1] * 3)
+    assert set(taken["taken"].values()) == {-1}
+    assert len(seen) == passes
+
+
 def test_with_boundless_significance_nothing_is_taken_over(tmp_path):
     federation = banks()
     found = play(FedMH(LOCAL, significance=float("inf")), federation, tmp_path / "never").states

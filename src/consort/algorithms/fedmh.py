@@ -17,7 +17,7 @@ import torch
 from consort.aggregation.pareto import Choice, all_choices, published_choices, sum_if_improved
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.errors import NoReplies
-from consort.local import LocalTraining, features_of
+from consort.local import LocalTraining, features_of, losses_of_features
 from consort.messages import Payload, Replies
 from consort.params import Params
 from consort.roster import Roster
@@ -55,7 +55,8 @@ class FedMH(Algorithm[Server]):
     first_prefix: Literal[0, 1] = 0
     """The smallest prefix that all tasks take together."""
     cached: bool = True
-    """Whether features are computed once for the whole search, which changes no result."""
+    """Whether features are computed once for the whole search; else, as the paper does, once for
+    every choice. It changes no result."""
 
     def start(self, roster: Roster) -> Server:
         """All clients must have the same heads; their encoders are their own affair."""
@@ -99,11 +100,12 @@ class FedMH(Algorithm[Server]):
         """Subtracts from each head the sum of updates that the search prefers, or nothing."""
         client.recall(MODEL)
         tasks = list(client.tasks)
-        found = self.look(len(sums), len(tasks), self.losses(client, sums))
+        losses = cached_losses if self.cached else literal_losses
+        found = self.look(len(sums), len(tasks), losses(client, sums))
         if found is not None:
             model: Params = client.state[MODEL]
             for task, prefix in zip(tasks, found, strict=True):
-                model = model | without(head_of(model, task), sums[prefix])
+                model = model | head_after(model, sums, task, prefix)
             client.state[MODEL] = model
         taken = [-1] * len(tasks) if found is None else found
         return {"taken": dict(zip(tasks, taken, strict=True))}
@@ -125,23 +127,6 @@ class FedMH(Algorithm[Server]):
                     break
         return best
 
-    def losses(self, client: Client, sums: list[Params]) -> Losses:
-        """Losses on all training data, each computed when it is asked for, and only once: it
-        depends on one head and its prefix."""
-        heads = {task: head_of(client.state[MODEL], task) for task in client.tasks}
-        kept = features_of(client) if self.cached else None
-
-        @cache
-        @torch.inference_mode()
-        def loss(task: str, prefix: int) -> float:
-            head = heads[task] if prefix < 0 else without(heads[task], sums[prefix])
-            head.load_into(client.model)
-            seen = kept or features_of(client)
-            output = client.model.output(task, seen.inputs)
-            return client.tasks[task].loss(output, seen.targets[task]).item()
-
-        return lambda choice: map(loss, client.tasks, choice)
-
     def evaluate(self, server: Server, clients: Clients) -> Replies:  # noqa: ARG002
         """Every client's own model."""
         return clients.ask(self.test)
@@ -153,14 +138,42 @@ class FedMH(Algorithm[Server]):
         return {"personal": client.score()}
 
 
-def head_of(model: Params, task: str) -> Params:
-    """What belongs to one task alone."""
-    return model.only(f"heads.{task}", f"decoders.{task}")
+def literal_losses(client: Client, sums: list[Params]) -> Losses:
+    """Every choice is a model of its own, which sees all training data."""
+    heads = client.state[MODEL].without("encoder")
+
+    @torch.inference_mode()
+    def losses(choice: Choice) -> list[float]:
+        for task, prefix in zip(client.tasks, choice, strict=True):
+            head_after(heads, sums, task, prefix).load_into(client.model)
+        found = losses_of_features(client, features_of(client))
+        return [loss.item() for loss in found.values()]
+
+    return losses
 
 
-def without(head: Params, update: Params) -> Params:
-    """A head after subtracting its part of an update."""
-    return head - Params({name: update[name] for name in head})
+def cached_losses(client: Client, sums: list[Params]) -> Losses:
+    """The same from features that are computed once. Every loss depends on one head alone, so it
+    is computed only once too, when it is asked for."""
+    heads = client.state[MODEL].without("encoder")
+    seen = features_of(client)
+
+    @cache
+    @torch.inference_mode()
+    def loss(task: str, prefix: int) -> float:
+        head_after(heads, sums, task, prefix).load_into(client.model)
+        output = client.model.output(task, seen.inputs)
+        return client.tasks[task].loss(output, seen.targets[task]).item()
+
+    return lambda choice: map(loss, client.tasks, choice)
+
+
+def head_after(model: Params, sums: list[Params], task: str, prefix: int) -> Params:
+    """One task's head and decoder after subtracting a prefix of updates."""
+    head = model.only(f"heads.{task}", f"decoders.{task}")
+    if prefix < 0:
+        return head
+    return head - Params({name: sums[prefix][name] for name in head})
 
 
 def note_by_task(clients: Clients, name: str, replies: Replies, key: str) -> None:

@@ -74,8 +74,8 @@ def taken_together(taken: Notes) -> Figure:
     axis = {"type": "category", "showgrid": False}
     return figure(
         [trace],
-        f"updates taken into the head of {across}",
-        f"into the head of {down}",
+        f"updates in the head of {across}",
+        f"in the head of {down}",
         height_of(2 * len(names)),
         xaxis=axis,
         yaxis=axis | {"autorange": "reversed"},

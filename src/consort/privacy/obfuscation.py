@@ -85,7 +85,8 @@ class FpDfsn:
         skeleton = skeletonize(sharp <= threshold)  # type: ignore[no-untyped-call]
         crossings = crossing_numbers(skeleton)
         margin = max(SMALLEST_MARGIN, round(self.margin * side))
-        return ((crossings == ENDING) | (crossings == FORK)) & _inside(image.shape, margin)
+        found: Mask = (crossings == ENDING) | (crossings == FORK)
+        return found & _inside(image.shape, margin)
 
 
 def high_pass(image: Image, cutoff: float) -> Image:

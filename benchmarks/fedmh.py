@@ -103,7 +103,7 @@ def search(kind: str, clients: int) -> dict[str, float]:
 
     updates = {size: head_updates(client, clients, size) for size in SIZES}
     look(1e-3, 1e9)
-    measured = counted(lambda: look(1e-3, 1e9), goes=3)
+    measured = counted(lambda: look(1e-3, 1e9), goes=5)
     return measured | {"chosen": [look(size, 0) for size in SIZES]}
 
 

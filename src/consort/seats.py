@@ -18,7 +18,7 @@ from torch import Tensor
 from consort.data.dataset import Dataset, as_is
 from consort.data.examples import Examples, Splits
 from consort.data.partition import Share, partition
-from consort.data.registry import load_dataset
+from consort.data.registry import is_drawn, load_dataset
 from consort.data.signatures.dataset import held_out
 from consort.errors import UsageError
 from consort.models.registry import ModelSpec
@@ -111,7 +111,10 @@ def _seated(
 
 def dataset_of(table: Mapping[str, Any], seed: int, folder: Path | None) -> Dataset:
     """The data set that a table of a recipe describes; the last few are kept in memory."""
-    return _dataset(json.dumps(table, sort_keys=True), seed, folder)
+    if "name" not in table:
+        raise UsageError('the recipe names no data: write [data] with name = "synthetic_images"')
+    drawn_with = seed if is_drawn(table["name"]) else 0
+    return _dataset(json.dumps(table, sort_keys=True), drawn_with, folder)
 
 
 divided = lru_cache(maxsize=2)(held_out)
@@ -121,8 +124,6 @@ divided = lru_cache(maxsize=2)(held_out)
 @lru_cache(maxsize=4)
 def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
     options = json.loads(table)
-    if "name" not in options:
-        raise UsageError('the recipe names no data: write [data] with name = "synthetic_images"')
     return load_dataset(options.pop("name"), seed, folder, **options)
 
 

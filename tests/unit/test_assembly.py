@@ -26,7 +26,7 @@ from consort.recipe import Recipe
 from consort.recipe_file import recipe_of
 from consort.results import Result
 from consort.run_folder import environment, read_description
-from consort.seats import _dataset
+from consort.seats import _dataset, dataset_of
 
 VECTORS = {"name": "synthetic_vectors", "classes": 4, "examples": 120, "features": 6}
 PICTURES = {"name": "synthetic_shapes", "examples": 120, "size": 8, "shapes": 3, "textures": 2}
@@ -104,6 +104,21 @@ def test_every_client_gets_the_rows_of_its_share():
             assert torch.equal(
                 examples.targets["classify"], dataset.examples.targets["classify"][rows]
             )
+
+
+def test_data_that_no_seed_decides_are_read_once_for_all_seeds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    loaders = (
+        f"def {name}:\n    return synthetic_vectors(seed=0)\n" for name in ("read()", "drawn(seed)")
+    )
+    source = "from consort.data.synthetic.vectors import synthetic_vectors\n" + "".join(loaders)
+    Path("own.py").write_text(source)
+    read, drawn = (
+        [dataset_of({"name": f"own.py:{name}"}, seed, None) for seed in (1, 2, 1)]
+        for name in ("read", "drawn")
+    )
+    assert read[0] is read[1] is read[2]
+    assert drawn[0] is drawn[2] is not drawn[1]
 
 
 def test_a_seed_decides_the_data_and_the_cut():

@@ -8,7 +8,7 @@ from tests.contract.helpers import overhear
 from tests.helpers import tiny_federation
 from tests.values.by_hand import play
 
-from consort.aggregation.pareto import all_choices, improves, published_choices
+from consort.aggregation.pareto import all_choices, published_choices, sum_if_improved
 from consort.algorithms.fedmh import MODEL, FedMH
 from consort.client import Client
 from consort.data.examples import Examples, Splits
@@ -165,8 +165,14 @@ def test_the_order_of_the_published_choices():
     ],
 )
 def test_a_choice_is_good_if_it_helps_and_hurts_nobody(after, good):
-    assert improves((1.0, 2.0), after) is good
-    assert not improves((1.0, 2.0), after, significance=float("inf"))
+    assert sum_if_improved((1.0, 2.0), after) == (sum(after) if good else float("inf"))
+    assert sum_if_improved((1.0, 2.0), after, significance=float("inf")) == float("inf")
+
+
+def test_no_loss_is_computed_after_one_that_rises():
+    asked = iter((1.1, 0.5))
+    assert sum_if_improved((1.0, 2.0), asked) == float("inf")
+    assert list(asked) == [0.5]
 
 
 # The rounds
@@ -220,7 +226,8 @@ def test_what_is_taken_over_is_what_a_literal_search_finds(tmp_path):
                 name: model[name] - sums[first if "identify" in name else second][name]
                 for name in sums[0]
             }
-            if improves(before, list(losses_on(federation, client, tried).values())):
+            after = losses_on(federation, client, tried).values()
+            if sum_if_improved(before, after) < float("inf"):
                 expected = tried
                 break
         found = outcome.states[client][MODEL]
@@ -235,6 +242,21 @@ def test_cached_features_change_nothing(search, tmp_path):
     ]
     for client, state in outcomes[0].states.items():
         assert state[MODEL].equals(outcomes[1].states[client][MODEL])
+
+
+@pytest.mark.parametrize(
+    ("cached", "search", "passes"),
+    [(False, "published", 7 + 1), (False, "all", 9 + 1), (True, "published", 1), (True, "all", 1)],
+)
+def test_a_literal_search_runs_the_whole_model_once_per_choice(cached, search, passes):
+    client = client_of(bank(0))
+    client.state[MODEL] = Params.of(client.model)
+    seen = []
+    client.model.encoder.register_forward_hook(lambda *_: seen.append(1))
+    algorithm = FedMH(search=search, cached=cached, significance=float("inf"))
+    taken = algorithm.take_over(client, [client.state[MODEL].without("encoder") * 0.1] * 3)
+    assert set(taken["taken"].values()) == {-1}
+    assert len(seen) == passes
 
 
 def test_with_boundless_significance_nothing_is_taken_over(tmp_path):

@@ -30,18 +30,20 @@ def all_choices(prefixes: int, tasks: int = 2) -> Iterable[Choice]:
     return product(range(prefixes), repeat=tasks)
 
 
-def improves(
+def sum_if_improved(
     before: Sequence[float],
-    after: Sequence[float],
+    after: Iterable[float],
     significance: float = 0.01,
     tolerance: float = 1e-6,
     guard: float = 1e-8,
-) -> bool:
-    """Whether no loss rises, one falls by a significant share, and so does the sum of all."""
-    pairs = list(zip(before, after, strict=True))
-    return (
-        all(map(math.isfinite, after))
-        and all(new <= old + tolerance for old, new in pairs)
-        and any((old - new) / (abs(old) + guard) > significance for old, new in pairs)
-        and sum(after) < sum(before)
-    )
+) -> float:
+    """The sum of the losses if none has risen, one has fallen by a significant share, and so has
+    the sum; else infinity. No loss is asked for that comes after one that has risen."""
+    pairs: list[tuple[float, float]] = []
+    for old, new in zip(before, after, strict=True):
+        if not (math.isfinite(new) and new <= old + tolerance):
+            return math.inf
+        pairs.append((old, new))
+    significant = any((old - new) / (abs(old) + guard) > significance for old, new in pairs)
+    total = sum(new for _, new in pairs)
+    return total if significant and total < sum(before) else math.inf

@@ -6,7 +6,7 @@ updates of the heads, client after client, and everyone takes over the sums that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
@@ -14,20 +14,20 @@ from typing import ClassVar, Literal
 
 import torch
 
-from consort.aggregation.pareto import Choice, all_choices, improves, published_choices
+from consort.aggregation.pareto import Choice, all_choices, published_choices, sum_if_improved
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.errors import NoReplies
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
-from consort.objectives import features_of
+from consort.objectives import features_of, losses_of_features
 from consort.params import Params
 from consort.roster import Roster
 from consort.task_steps import TaskSteps, Weighting
 from consort.types import NotNegative
 
 MODEL = "model"
-Losses = Callable[[str, int], float]
-"""A task's loss with a prefix of the others' updates."""
+Losses = Callable[[Choice], Iterable[float]]
+"""Every task's loss with its prefix of the others' updates; -1 stands for the heads as they are."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class FedMH(Algorithm[Server]):
     first_prefix: Literal[0, 1] = 0
     """The smallest prefix that all tasks take together."""
     cached: bool = True
-    """Whether features are computed once for the whole search, which changes no result."""
+    """Whether features are computed once for the whole search; else, as the paper does, once for
+    every choice. It changes no result."""
 
     def start(self, roster: Roster) -> Server:
         """All clients must have the same heads; their encoders are their own affair."""
@@ -100,48 +101,32 @@ class FedMH(Algorithm[Server]):
         """Subtracts from each head the sum of updates that the search prefers, or nothing."""
         client.recall(MODEL)
         tasks = list(client.tasks)
-        found = self.look(len(sums), tasks, self.losses(client, sums))
+        losses = cached_losses if self.cached else literal_losses
+        found = self.look(len(sums), len(tasks), losses(client, sums))
         if found is not None:
             model: Params = client.state[MODEL]
             for task, prefix in zip(tasks, found, strict=True):
-                model = model | without_update(model, sums[prefix], task)
+                model = model | head_after(model, sums, task, prefix)
             client.state[MODEL] = model
         taken = [-1] * len(tasks) if found is None else found
         return {"taken": dict(zip(tasks, taken, strict=True))}
 
-    def look(self, prefixes: int, tasks: list[str], losses: Losses) -> Choice | None:
-        """The choice to take: prefix -1 stands for the heads as they are."""
-        before = [losses(task, -1) for task in tasks]
+    def look(self, prefixes: int, tasks: int, losses: Losses) -> Choice | None:
+        """The choice to take, if one is good."""
         choices = (
-            all_choices(prefixes, len(tasks))
+            all_choices(prefixes, tasks)
             if self.search == "all"
-            else published_choices(prefixes, len(tasks), self.first_prefix)
+            else published_choices(prefixes, tasks, self.first_prefix)
         )
-        best: Choice | None = None
-        smallest = sum(before)
+        before = list(losses((-1,) * tasks))
+        best, smallest = None, sum(before)
         for choice in choices:
-            after = [losses(task, prefix) for task, prefix in zip(tasks, choice, strict=True)]
-            if improves(before, after, self.significance) and sum(after) < smallest:
-                best, smallest = choice, sum(after)
+            total = sum_if_improved(before, losses(choice), self.significance)
+            if total < smallest:
+                best, smallest = choice, total
                 if self.accept == "first":
                     break
         return best
-
-    def losses(self, client: Client, sums: list[Params]) -> Losses:
-        """Losses on all training data, each computed at most once: they depend on one head only."""
-        model: Params = client.state[MODEL]
-        kept = features_of(client) if self.cached else None
-
-        @cache
-        @torch.inference_mode()
-        def loss(task: str, prefix: int) -> float:
-            head = model if prefix < 0 else without_update(model, sums[prefix], task)
-            head.load_into(client.model)
-            seen = kept or features_of(client)
-            output = client.model.output(task, seen.inputs)
-            return client.tasks[task].loss(output, seen.targets[task]).item()
-
-        return loss
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:  # noqa: ARG002
         """Every client's own model."""
@@ -154,10 +139,42 @@ class FedMH(Algorithm[Server]):
         return {"personal": client.score()}
 
 
-def without_update(model: Params, update: Params, task: str) -> Params:
-    """One task's head and decoder after subtracting an update."""
-    part = update.only(f"heads.{task}", f"decoders.{task}")
-    return Params({name: model[name] - change for name, change in part.items()})
+def literal_losses(client: Client, sums: list[Params]) -> Losses:
+    """Every choice is a model of its own, which sees all training data."""
+    heads = client.state[MODEL].without("encoder")
+
+    @torch.inference_mode()
+    def losses(choice: Choice) -> list[float]:
+        for task, prefix in zip(client.tasks, choice, strict=True):
+            head_after(heads, sums, task, prefix).load_into(client.model)
+        found = losses_of_features(client, features_of(client))
+        return [loss.item() for loss in found.values()]
+
+    return losses
+
+
+def cached_losses(client: Client, sums: list[Params]) -> Losses:
+    """The same from features that are computed once. Every loss depends on one head alone, so it
+    is computed only once too, when it is asked for."""
+    heads = client.state[MODEL].without("encoder")
+    seen = features_of(client)
+
+    @cache
+    @torch.inference_mode()
+    def loss(task: str, prefix: int) -> float:
+        head_after(heads, sums, task, prefix).load_into(client.model)
+        output = client.model.output(task, seen.inputs)
+        return client.tasks[task].loss(output, seen.targets[task]).item()
+
+    return lambda choice: map(loss, client.tasks, choice)
+
+
+def head_after(model: Params, sums: list[Params], task: str, prefix: int) -> Params:
+    """One task's head and decoder after subtracting a prefix of updates."""
+    head = model.only(f"heads.{task}", f"decoders.{task}")
+    if prefix < 0:
+        return head
+    return head - Params({name: sums[prefix][name] for name in head})
 
 
 def note_by_task(clients: Clients, name: str, replies: Replies, key: str) -> None:

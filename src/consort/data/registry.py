@@ -68,6 +68,11 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
     return dataset
 
 
+def is_drawn(name: str) -> bool:
+    """Whether the data set depends on a seed."""
+    return "seed" in signature(_loader(name)).parameters
+
+
 def describe_datasets() -> dict[str, str]:
     """The first line about every data set."""
     return {name: first_line(place) for name, place in DATASETS.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -43,20 +44,31 @@ def count_matches(
     Near is a distance of at most `reach` pixels. One true edge may so vouch for several that were
     found: an upper bound of a matching in pairs, and equal to it where edges are thin and apart.
     """
-    counts = torch.zeros(4, len(thresholds), dtype=torch.int64)
     truth = truth & known
-    near_truth = _widened(truth, reach)
-    for place, threshold in enumerate(thresholds):
-        found = (strengths >= threshold) & known
-        hits, recalled = found & near_truth, truth & _widened(found, reach)
-        rows = hits.sum(), found.sum(), truth.sum(), recalled.sum()
-        counts[:, place] = torch.stack(rows)
-    return counts
+    levels = torch.tensor(thresholds, dtype=strengths.dtype)
+    near_truth = _strongest_near(truth.to(strengths.dtype), reach) > 0
+    nearest = _strongest_near(strengths.where(known, -torch.inf), reach)
+    hits, found, recalled = (
+        _reaching(values, levels)
+        for values in (strengths[known & near_truth], strengths[known], nearest[truth])
+    )
+    return torch.stack([hits, found, torch.full_like(hits, int(truth.sum())), recalled])
 
 
-def _widened(marks: Tensor, reach: float) -> Tensor:
-    """All pixels within reach of a mark."""
+def _strongest_near(maps: Tensor, reach: float) -> Tensor:
+    """The largest value within reach of every pixel, whatever is no number left out."""
     side = int(reach)
-    distance = torch.arange(-side, side + 1)
-    disc = (distance[:, None] ** 2 + distance**2 <= reach**2).float()[None, None]
-    return F.conv2d(marks[:, None].float(), disc, padding=side)[:, 0] > 0.5
+    height, width = maps.shape[1:]
+    padded = F.pad(maps, (side,) * 4, value=-torch.inf)
+    largest = maps
+    for down, right in product(range(-side, side + 1), repeat=2):
+        if down**2 + right**2 <= reach**2:
+            top, left = side + down, side + right
+            largest = largest.fmax(padded[:, top : top + height, left : left + width])
+    return largest
+
+
+def _reaching(values: Tensor, levels: Tensor) -> Tensor:
+    """By level, how many values are as large or larger."""
+    ordered = values[values >= levels.min()].sort().values
+    return len(ordered) - torch.searchsorted(ordered, levels)

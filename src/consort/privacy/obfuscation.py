@@ -7,6 +7,7 @@ outside the patches around minutiae a division by 1 - beta brings the image back
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -83,9 +84,9 @@ class FpDfsn:
             return np.zeros(image.shape, dtype=bool)
         skeleton = skeletonize(sharp <= threshold)  # type: ignore[no-untyped-call]
         crossings = crossing_numbers(skeleton)
-        return np.isin(crossings, (ENDING, FORK)) & _inside(
-            image.shape, max(SMALLEST_MARGIN, round(self.margin * side))
-        )
+        margin = max(SMALLEST_MARGIN, round(self.margin * side))
+        found: Mask = (crossings == ENDING) | (crossings == FORK)
+        return found & _inside(image.shape, margin)
 
 
 def high_pass(image: Image, cutoff: float) -> Image:
@@ -93,19 +94,25 @@ def high_pass(image: Image, cutoff: float) -> Image:
 
     D is a frequency's number of waves in the whole image.
     """
-    rows, columns = (np.fft.fftfreq(length) * length for length in image.shape)
+    return np.asarray(np.fft.ifft2(np.fft.fft2(image) * _damping(image.shape, cutoff)).real)
+
+
+@lru_cache(maxsize=4)
+def _damping(shape: tuple[int, ...], cutoff: float) -> Image:
+    rows, columns = (np.fft.fftfreq(length) * length for length in shape)
     squared = rows[:, None] ** 2 + columns**2
-    damping = 1 - np.exp(-squared / (2 * cutoff**2))
-    return np.asarray(np.fft.ifft2(np.fft.fft2(image) * damping).real)
+    return np.asarray(1 - np.exp(-squared / (2 * cutoff**2)))
 
 
-def crossing_numbers(skeleton: Mask) -> NDArray[np.int64]:
+def crossing_numbers(skeleton: Mask) -> NDArray[np.int8]:
     """Half the changes on the way around every pixel of a skeleton; 0 where there is none."""
     height, width = skeleton.shape
-    padded = np.pad(skeleton, 1).astype(np.int64)
+    padded = np.pad(skeleton, 1)
     ring = [padded[top : top + height, left : left + width] for top, left in _AROUND]
-    changes = sum(np.abs(one - other) for one, other in zip(ring, ring[1:] + ring[:1], strict=True))
-    return np.asarray(changes // 2 * skeleton)
+    changes = np.zeros(skeleton.shape, dtype=np.int8)
+    for one, other in zip(ring, ring[1:] + ring[:1], strict=True):
+        changes += one ^ other
+    return changes // 2 * skeleton
 
 
 def _bytes(image: Image) -> NDArray[np.uint8]:
@@ -122,12 +129,9 @@ def _inside(shape: tuple[int, ...], margin: int) -> Mask:
 
 def _dilated(places: Mask, reach: int) -> Mask:
     """The squares around all places."""
-    grown = np.zeros_like(places)
-    for row, column in np.argwhere(places):
-        grown[
-            max(row - reach, 0) : row + reach + 1, max(column - reach, 0) : column + reach + 1
-        ] = 1
-    return grown
+    from scipy.ndimage import maximum_filter
+
+    return np.asarray(maximum_filter(places, 2 * reach + 1, mode="constant"))
 
 
 def _in_range(images: Tensor) -> bool:

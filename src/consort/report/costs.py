@@ -1,7 +1,8 @@
-"""Pictures of what training cost: bytes and seconds."""
+"""Pictures of what training cost: bytes, seconds and operations."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from statistics import fmean
 
@@ -154,3 +155,26 @@ def _client_seconds(runs: Iterable[Result]) -> dict[str, list[float]]:
         for client, value in run.client_seconds().items():
             seconds.setdefault(client, []).append(value)
     return seconds
+
+
+def operations_per_round(study: Study) -> Figure:
+    """What a client computed in a round, where that was counted: one bar per algorithm."""
+    counted = [name for name, runs in study.groups.items() if all(r.client_flops() for r in runs)]
+    bars: Trace = {
+        "type": "bar",
+        "orientation": "h",
+        "y": list(map(label, counted)),
+        "x": [study.over_seeds(name, client_gflops).mean for name in counted],
+        "marker": {"color": [study.colours[name] for name in counted]},
+        "texttemplate": "%{x:,.3~g}",
+        "hovertemplate": "%{y}: %{x:,.4~g} GFLOPs<extra></extra>",
+    }
+    axis = {"autorange": "reversed", "type": "category"}
+    height = 100 + 40 * len(counted)
+    return figure([bars], "GFLOPs of a client", "", height, yaxis=axis, bargap=0.25)
+
+
+def client_gflops(run: Result) -> float:
+    """Billions of operations per round, the mean over clients; no number if none were counted."""
+    flops = run.client_flops()
+    return sum(flops.values()) / len(flops) / run.rounds_done / 1e9 if flops else math.nan

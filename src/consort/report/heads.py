@@ -27,7 +27,7 @@ _MANY_CELLS = 12
 
 
 def head_pictures(run: Result) -> Iterator[Html]:
-    """What a run noted about its heads, if it did."""
+    """What a run noted about its heads, if it did; weights that never change have no map."""
     searched = {task: run.notes(TAKEN)[task] for task in _tasks(run, TAKEN)}
     if len(searched) == 2:
         yield plot("Which updates were taken together", taken_together(searched), _TAKEN_NOTE)
@@ -38,7 +38,9 @@ def head_pictures(run: Result) -> Iterator[Html]:
         title = f"Updates taken into the head of {task}"
         yield _over_time(title, counted, "updates", _most(rounds))
     for task in _tasks(run, WEIGHT):
-        yield _over_time(f"Weight of {task} in a step", run.notes(WEIGHT)[task], "weight", 1)
+        rounds = run.notes(WEIGHT)[task]
+        if len({weight for clients in rounds.values() for weight in clients.values()}) > 1:
+            yield _over_time(f"Weight of {task} in a step", rounds, "weight", 1)
 
 
 def _tasks(run: Result, name: str) -> list[str]:
@@ -74,8 +76,8 @@ def taken_together(taken: Notes) -> Figure:
     axis = {"type": "category", "showgrid": False}
     return figure(
         [trace],
-        f"updates taken into the head of {across}",
-        f"into the head of {down}",
+        f"updates in the head of {across}",
+        f"in the head of {down}",
         height_of(2 * len(names)),
         xaxis=axis,
         yaxis=axis | {"autorange": "reversed"},

@@ -12,6 +12,7 @@ from consort.errors import UsageError
 from consort.report import holdings
 from consort.report.costs import (
     WAYS,
+    operations_per_round,
     seconds_per_client,
     seconds_per_round,
     traffic_by_role,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from consort.recipe import Published
 
 _SPLITS = ("test", "validation")
+_COUNTED = "Of products of matrices, convolutions and attention, the mean over clients and seeds."
 DRAWN = frozenset(
     {"Depth", "Edges", "Instances", "KeyPoints", "Normals", "Panoptic", "Saliency", "Segmentation"}
 )
@@ -172,23 +174,27 @@ def _traffic(study: Study) -> Html:
 
 
 def _time(study: Study) -> Html:
+    operations = operations_per_round(study)
     pictures = grid(
         plot("Per round", seconds_per_round(study)),
         plot("Per client, whole run", seconds_per_client(study)),
+        plot("Operations per round", operations, _COUNTED) if operations["data"][0]["x"] else None,
     )
     return join([pictures, time_table(study)])
 
 
 def _federation(study: Study) -> Html:
     first = study.first
+    held = {task for client in first.clients.values() for task in client["tasks"]}
+    tasks = {task: about for task, about in first.tasks.items() if task in held}
     partitions = {run.about["partition"] for run in study.runs}
     note = f"Partition {first.about['partition']}"
     if len(partitions) > 1:
         note += f" of seed {first.seed}; other runs divide the data in another way"
     return join(
         [
-            holdings.pictures(first.clients, first.tasks),
-            holdings.tables(first.clients, first.tasks),
+            holdings.pictures(first.clients, tasks),
+            holdings.tables(first.clients, tasks),
             tag("p", f"{note}.", class_="note"),
         ]
     )

@@ -10,7 +10,7 @@ from functools import partial
 from statistics import fmean
 from typing import TypeAlias
 
-from consort.report.costs import role_mib, roles
+from consort.report.costs import client_gflops, role_mib, roles
 from consort.report.html import Cell, Columns, Html, table
 from consort.report.numbers import amount, count, natural, score, summary, words
 from consort.report.study import Study
@@ -159,16 +159,11 @@ def time_table(study: Study) -> Html:
         "Seconds per evaluation": over_seeds(lambda run: _mean(run, "evaluation_seconds")),
         "Seconds in all rounds": over_seeds(lambda run: run.value("seconds")),
         "Peak memory, MiB": over_seeds(_peak_memory),
-        "GFLOPs of a client per round": over_seeds(_client_gflops),
+        "GFLOPs of a client per round": over_seeds(client_gflops),
     }
     if not any(run.client_flops() for run in study.runs):
         columns.pop("GFLOPs of a client per round")
     return table(study.groups, columns)
-
-
-def _client_gflops(run: Result) -> float:
-    flops = run.client_flops()
-    return sum(flops.values()) / len(flops) / run.rounds_done / 1e9 if flops else math.nan
 
 
 def _mean(run: Result, metric: str) -> float:

@@ -49,6 +49,25 @@ def test_thresholds_are_counted_one_by_one():
     assert best_f_measure(found, 1.0) == 1.0
 
 
+@given(st.integers(0, 999), st.sampled_from([0.5, 1.0, 1.5, 2.9]))
+def test_all_thresholds_at_once_count_as_every_single_one(seed, reach):
+    """What is no number is never found."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = 2, 7, 9
+    strengths = (torch.rand(shape, generator=generator) * 10).round() / 10
+    strengths[0, 3, 4] = torch.nan
+    truth, known = (torch.rand(shape, generator=generator) < share for share in (0.2, 0.9))
+    thresholds = [0.5, 0.1, 0.9, 0.3]
+    found = count_matches(strengths, truth, known, reach, thresholds)
+    for place, threshold in enumerate(thresholds):
+        edges = ((strengths >= threshold) & known).nonzero().double()
+        true = (truth & known).nonzero().double()
+        apart = torch.tensor([1e3, 1.0, 1.0], dtype=torch.double)
+        near = torch.cdist(edges * apart, true * apart) <= reach
+        expected = near.any(1).sum(), len(edges), len(true), near.any(0).sum()
+        assert found[:, place].tolist() == list(map(int, expected))
+
+
 @given(st.integers(0, 999))
 def test_pairs_are_never_more_than_what_is_counted(seed):
     """The exact number: a largest matching in pairs, by another library."""

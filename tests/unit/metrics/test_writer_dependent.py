@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from consort.errors import Failure
 from consort.metrics.biometric import equal_error_rate, equal_error_threshold
-from consort.metrics.writer_dependent import Signatures, WriterDependent
+from consort.metrics.writer_dependent import Signatures, WriterDependent, kernel_to, trained
 
 QUICK = WriterDependent(references=4, tests=3, repetitions=2)
 MEASURED = {
@@ -113,6 +113,20 @@ def test_scores_are_those_of_one_plain_machine_per_user():
         np.testing.assert_allclose(scores, machine.decision_function(rows[2]), atol=1e-6)
     strangers = np.concatenate([drawn.genuine[user] for user in (0, 1, 3)])
     np.testing.assert_allclose(found[2].random, machine.decision_function(strangers), atol=1e-6)
+
+
+@pytest.mark.parametrize("c", [1.0, 0.3])
+def test_a_machine_has_the_bits_of_the_one_with_all_checks_and_is_silent(c, capfd):
+    tested = clouds(users=4)
+    kernel = kernel_to(tested.features, 2.0**-5)(tested.features)
+    positive = (tested.users == 2) & tested.genuine
+    weight = np.sum(~positive) / np.sum(positive)
+    checked = SVC(C=c, kernel="precomputed", class_weight={1: weight}).fit(kernel, positive)
+    queries = kernel[::2].copy()
+    found = trained(kernel, positive, c)(queries)
+    np.testing.assert_array_equal(found, checked.decision_function(queries))
+    assert len(np.unique(np.sign(found))) == 2
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_published_settings_are_the_defaults():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.report.sample import TASKS, load_run
 
+from consort.history import Row
 from consort.report.costs import (
+    operations_per_round,
     roles,
     seconds_per_client,
     seconds_per_round,
@@ -73,3 +75,14 @@ def test_seconds_of_many_clients_are_a_box(tmp_path):
     (box,) = seconds_per_client(Study.of([run]))["data"]
     assert box["type"] == "box"
     assert sorted(box["x"]) == sorted(run.client_seconds().values())
+
+
+def test_operations_of_algorithms_that_counted_them(tmp_path, study):
+    def counted(seed):
+        work = [Row(r, "flops", (1 + seed) * 6e9, "client-0", part="train") for r in (1, 2)]
+        return load_run(tmp_path / f"c-{seed}", algorithm="c", seed=seed, rounds=2, notes=work)
+
+    both = Study.of([*study.runs, counted(0), counted(1)])
+    (bars,) = operations_per_round(both)["data"]
+    assert (bars["y"], bars["x"]) == (["c"], [9.0])
+    assert operations_per_round(study)["data"][0]["x"] == []

@@ -71,3 +71,11 @@ def test_algorithms_without_a_search_have_no_map_of_it(tmp_path):
     weights = [row for row in notes() if row.metric == "task_weight"]
     runs = [load_run(tmp_path, algorithm="fedmh", tasks=TASKS, clients=2, rounds=3, notes=weights)]
     assert "updates" not in other_notes(Study.of(runs))
+
+
+def test_weights_that_never_change_are_a_curve_only(tmp_path):
+    weights = [
+        Row(r, "task_weight", 1.0, f"client-{c}", part="detect") for r in (1, 2, 3) for c in (0, 1)
+    ]
+    runs = [load_run(tmp_path, algorithm="sum", tasks=TASKS, clients=2, rounds=3, notes=weights)]
+    assert titles(other_notes(Study.of(runs))) == [WEIGHT_TITLE]

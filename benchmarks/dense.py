@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from statistics import median
 
 import torch
 from measure import Report, peak_memory, ratio, take_turns, timed
@@ -48,9 +49,8 @@ def aggregate(name: str) -> dict[str, float]:
     weights = {c: dict.fromkeys(map(algorithm.part_of, m), 0.1) for c, m in models.items()}
     speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
     server = Server(models, weights, speeds, Params({}), {}, {c: c for c in ids})
-    clients = Clients(
-        tuple(ids), 2, 9, 0, Scripted(lambda call: {"model": answers[call.client]}), 6
-    )
+    engine = Scripted(lambda call: {"model": answers[call.client]})
+    clients = Clients(tuple(ids), 2, 9, 0, engine, CLIENTS)
     del models
     before = peak_memory()
     if name == "mean":
@@ -64,12 +64,15 @@ def aggregate(name: str) -> dict[str, float]:
         return timed(lambda: (mean(parts, range(1, 7)), mean(decoders))) | {"growth": 0.0}
     server = algorithm.round(server, clients)
     made = peak_memory() - before
-    server = algorithm.round(server, clients)  # what the first round started from is free by now
+    for _ in range(2):  # then new models fit where old ones were, as in a long run
+        engine.calls.clear()  # they hold what was sent
+        server = algorithm.round(server, clients)
+    engine.calls.clear()
     return timed(lambda: algorithm.round(server, clients)) | {"growth": made}
 
 
 def train(name: str) -> dict[str, float]:
-    """Steps of a ResNet-18 with or without M-Fed's pull."""
+    """Steps of a ResNet-18 with and without M-Fed's pull: all in one process, for it is small."""
     from consort.algorithms.mfed import unit_pull_towards
     from consort.client import Client
     from consort.data.examples import Examples, Splits
@@ -87,11 +90,11 @@ def train(name: str) -> dict[str, float]:
     model.to(memory_format=torch.channels_last)
     client = Client("c0", model, tasks, Splits(data, data, data), {}, generator, 1, 1)
     anchor = Params.of(client.model).only("encoder").without("buffers")
-    pulls = {"plain": None, "norm": unit_pull_towards, "squared": pull_towards}
-    adjust = pulls[name](anchor, 0.01) if pulls[name] else None
+    adjust = {"norm": unit_pull_towards, "squared": pull_towards}[name](anchor, 0.01)
     local = LocalTraining(epochs=2, batch=BATCH, optimizer="adam", lr=1e-4)
     local.run(client, adjust=adjust)
-    return timed(lambda: local.run(client, adjust=adjust))
+    plain = timed(lambda: local.run(client))["cpu"]
+    return timed(lambda: local.run(client, adjust=adjust)) | {"plain": plain}
 
 
 def draw(_: str) -> dict[str, float]:
@@ -110,7 +113,7 @@ def child(kind: str, name: str) -> None:
 def main() -> None:
     report = Report()
     contenders = [("aggregate", "mean"), ("aggregate", "fedhca2")]
-    contenders += [("train", "plain"), ("train", "norm"), ("train", "squared"), ("draw", "scenes")]
+    contenders += [("train", "norm"), ("train", "squared"), ("draw", "scenes")]
     turns = take_turns(__file__, contenders, REPEATS)
     times = ratio(turns, "aggregate fedhca2", "aggregate mean", "cpu")
     report.line("fedhca2 / weighted mean, CPU time of the server", times, "<=4")
@@ -118,7 +121,7 @@ def main() -> None:
     grown = min(turn["growth"] for turn in turns["aggregate fedhca2"]) / encoder
     report.line("fedhca2: memory beside the models, in encoders", grown - CLIENTS, "<=2")
     for pull in ("norm", "squared"):
-        times = ratio(turns, f"train {pull}", "train plain", "cpu")
+        times = median(turn["cpu"] / turn["plain"] for turn in turns[f"train {pull}"])
         report.line(f"mfed, {pull}: a step with the pull / without", times, "<=1.05")
     speed = max(IMAGES / turn["cpu"] for turn in turns["draw scenes"])
     report.line(f"scenes of {SIZE}x{SIZE} with all labels, per second and core", speed, ">=50")

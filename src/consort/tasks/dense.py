@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 IGNORED = 255
@@ -52,3 +53,10 @@ class DenseTask:
 def mean_over(values: Tensor, valid: Tensor) -> Tensor:
     """The sum over valid pixels by their number; zero, if there is none."""
     return values.where(valid, 0.0).sum() / valid.sum().clamp(min=1)
+
+
+def mean_over_hardest(losses: Tensor, valid: Tensor, share: float) -> Tensor:
+    """The mean over this share of the valid pixels, those with the largest losses (at least 0)."""
+    count = (share * valid.sum()).ceil()
+    largest = losses.where(valid, 0.0).flatten().sort(descending=True).values
+    return largest.where(torch.arange(len(largest)) < count, 0.0).sum() / count.clamp(min=1)

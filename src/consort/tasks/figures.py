@@ -70,15 +70,16 @@ def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
 def nearest_pairs(ours: Sequence[float], theirs: Sequence[float]) -> dict[int, int]:
     """Pairs of tags less than 1 apart, each in one pair at most.
 
-    Those less than half apart come first; among these, as among the others, the first of ours.
+    Those less than half apart come first; among these, as among the others, the first of ours, and
+    for each the first of theirs: tags so close say nothing about who belongs to whom.
     """
     distances = sorted(
-        (round(abs(our - their)), one, abs(our - their), other)
+        (round(abs(our - their)), one, other, abs(our - their))
         for one, our in enumerate(ours)
         for other, their in enumerate(theirs)
     )
     pairs: dict[int, int] = {}
-    for _, one, distance, other in distances:
+    for _, one, other, distance in distances:
         if distance < _APART and one not in pairs and other not in pairs.values():
             pairs[one] = other
     return pairs

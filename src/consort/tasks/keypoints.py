@@ -16,7 +16,7 @@ from consort.tasks.figures import found_figures
 from consort.tasks.heat import bells
 from consort.tasks.task import Meter
 
-_TAG_WEIGHT = 1e-3  # as published
+_TAG_WEIGHT, _PUBLISHED_WIDTH = 1e-3, 2 / 128  # of joints in their maps, by the longer side
 _FIGURES = 20  # of an image that count, as COCO has it
 
 
@@ -71,13 +71,19 @@ class KeyPoints(DenseTask):
         return torch.cat([swapped[..., :3], area], -1)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The squared error of places, and what tags lack: see `tag_loss`."""
+        """The squared error of places, and what tags lack: see `tag_loss`.
+
+        Errors of places grow with the area of joints in their maps, and with their emphasis; tags
+        weigh more by as much, so that the balance of both is the published one.
+        """
         heat, tags = torch.split(output, self.joints, 1)
         size = (output.shape[-2], output.shape[-1])
         pixels, there = joint_pixels(target, size)
         truth = bells(pixels.transpose(1, 2), there.transpose(1, 2), self.sigma, size)
         places = ((heat - truth).square() * (1 + self.emphasis * truth)).mean()
-        return places + _TAG_WEIGHT * tag_loss(tags, pixels, there)
+        area = (self.sigma / max(size) / _PUBLISHED_WIDTH) ** 2
+        weight = _TAG_WEIGHT * area * (1 + self.emphasis)
+        return places + weight * tag_loss(tags, pixels, there)
 
     def meter(self) -> Meter:
         """No figures yet."""

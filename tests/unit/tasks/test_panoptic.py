@@ -123,13 +123,41 @@ def test_batches_add_up(name):
 
 
 def test_the_loss_by_hand():
-    """Two classes, one thing of two pixels: the way is half a pixel to its middle."""
+    """Two classes, one thing of two pixels: the way is half a pixel, of four, to its middle."""
     task = Panoptic(2, stuff=1, sigma=1.0)
     target = torch.tensor([[[0, 1001, 1001, UNKNOWN]]], dtype=torch.int32)
     output = torch.zeros(1, 5, 1, 4)
     bell = torch.tensor([2.0, 1.0, 0.0]).square().div(-2).exp()  # 1.5 is rounded to 2
-    expected = torch.log(torch.tensor(2.0)) + 200 * bell.square().sum() / 3 + 0.01 * (0.5 + 0.5) / 2
+    expected = torch.log(torch.tensor(2.0)) + 200 * bell.square().sum() / 3 + 6.4 / 4 * 0.5
     torch.testing.assert_close(task.loss(output, target), expected)
+
+
+def test_classes_are_learnt_where_they_are_hardest():
+    """Of ten known pixels the two with the largest losses count: of 40, the 6 of a thing."""
+    task = Panoptic(2, stuff=1, sigma=1.0)
+    for width, count in ((10, 2), (40, 6)):
+        target = torch.zeros(1, 1, width, dtype=torch.int32)
+        output = torch.zeros(1, 5, 1, width, requires_grad=True)
+        hard = torch.zeros(width, dtype=torch.bool)
+        hard[3 : 3 + count] = True
+        easy = output + torch.where(hard, 0.0, 2.0) * torch.eye(5)[0].view(1, 5, 1, 1)
+        loss = task.loss(easy, target)
+        torch.testing.assert_close(loss, torch.log(torch.tensor(2.0)))
+        loss.backward()
+        assert torch.equal(output.grad[0, 0, 0] != 0, hard)
+
+
+@every_task
+def test_a_way_counts_by_the_size_of_the_image(name):
+    """An image twice as large, with things twice as large, and ways as wrong by that measure."""
+    task = TASKS[name]
+    target = some_target(name)
+    output = perfect_output(task, target)
+    double = target.repeat_interleave(2, 1).repeat_interleave(2, 2)
+    larger = perfect_output(task, double)
+    output[:, -1] += 1
+    larger[:, -1] += 2
+    torch.testing.assert_close(task.loss(larger, double), task.loss(output, target))
 
 
 @given(st.integers(0, 999))

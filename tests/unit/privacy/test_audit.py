@@ -130,6 +130,7 @@ def test_what_holds_no_update_of_an_encoder_is_not_inverted(tmp_path, name):
     assert found.inversion in page
     assert "the model that the run reports" in found.whose
     assert isinstance(found.membership["loss"], Membership)
+    assert "too few examples to tell" in page  # four others are judged
     assert ("No client sent a single tensor." in page) == (name == "local_only")
 
 
@@ -243,7 +244,8 @@ def test_several_runs_stand_side_by_side_with_what_was_published(tmp_path):
         '[[published]]\nsource="a paper"\nmetric="membership_auc (loss)"\nvalues={fedavg=0.75}\n'
     )
     runs = []
-    for number, about in enumerate([VECTORS, VECTORS + paper]):
+    many = VECTORS.replace("examples = 60", "examples = 180")
+    for number, about in enumerate([many, many + paper]):
         (tmp_path / str(number)).mkdir()
         runs.append(finished(tmp_path / str(number), "fedavg", about))
     found = consort("audit", *runs)

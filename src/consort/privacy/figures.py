@@ -36,7 +36,7 @@ def _of(finding: Finding) -> Iterator[tuple[str, float]]:
 
 def _recovered(name: str, found: Recovery | str | None) -> Iterator[tuple[str, float]]:
     if isinstance(found, Recovery):
-        for score in ("mse", "psnr", "ssim"):
+        for score in ("mse", "psnr", "ssim", "lpips"):
             yield f"{name}_{score}", fmean(getattr(one, score) for one in found.scores)
         yield f"{name}_recognised", found.recognised / found.sought
 

@@ -32,6 +32,7 @@ from consort.privacy.attacks.membership import (
 )
 from consort.privacy.attacks.recovery import Recovery, as_pictures, beside, bounds_of, recovery
 from consort.privacy.attacks.rescale import rescaled
+from consort.privacy.attacks.similarity import Perceptual
 from consort.privacy.obfuscation import FpDfsn
 from consort.privacy.traffic import Update
 from consort.randomness import derive, generator_for
@@ -60,6 +61,8 @@ class Victim:
     seed: int
     clean: Examples | None = None
     """Its training examples before they were obfuscated, if they were."""
+    perceptual: Perceptual | None = None
+    """One more score of recovered pictures, if its weights are at hand."""
 
     def invert(self, updates: Sequence[Update], steps: int) -> Recovery | str:
         """Looks for examples that explain what was sent."""
@@ -158,7 +161,7 @@ class Victim:
         seen, others = self.data.train.inputs[:most], self.data.test
         clean = (self.clean or self.data.train).inputs
         mean = (others if len(others) else self.data.train).inputs.mean(0, keepdim=True)
-        return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine)
+        return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine, self.perceptual)
 
     def membership(
         self, model: MultiTaskModel, local: LocalTraining
@@ -274,7 +277,7 @@ class Victim:
     def rescale(self, way: FpDfsn, clean: Examples) -> Recovery:
         """Divides obfuscation away; the blind guess is the obfuscated picture as it is."""
         seen, originals = (as_pictures(part.inputs[:BATCH]) for part in (self.data.train, clean))
-        return beside(rescaled(seen, way.beta), originals, seen)
+        return beside(rescaled(seen, way.beta), originals, seen, self.perceptual)
 
 
 _SEEING = ("encoder", "companion.encoder")

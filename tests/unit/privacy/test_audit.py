@@ -96,10 +96,10 @@ def finished(folder, name, about):
     return folder / "run"
 
 
-def audited(folder, name, about):
+def audited(folder, name, about, perceptual=None):
     """The findings about the first client, and the page."""
     run = finished(folder, name, about)
-    found = audit(run, steps=3)
+    found = audit(run, 3, perceptual)
     assert found.same
     page = write_audit(found, Result.load(run), folder / "audit.html")
     return found.findings[0], page.read_text()
@@ -138,6 +138,7 @@ def test_pictures_stand_beside_their_originals(tmp_path):
     found, page = audited(tmp_path, "fedavg", IMAGES)
     assert found.whose == "the model that the client sent"
     assert found.inversion.found.shape == (8, 1, 16, 16)
+    assert "LPIPS" not in page  # nobody gave its weights
     assert page.count('alt="recovered"') == page.count('alt="original"') >= 8
     assert 0 <= found.information[1] <= 8
 
@@ -150,12 +151,16 @@ def test_texts_are_not_inverted(tmp_path):
 
 
 def test_obfuscated_pairs_are_brought_back(tmp_path):
-    found, page = audited(tmp_path, "affr", FINGERS)
+    found, page = audited(tmp_path, "affr", FINGERS, lambda one, other: (one - other).abs().mean())
     assert found.inversion.found.shape[1:] == (1, 32, 32)
     assert found.rescaled.gain > 3
     assert found.imprint.originals.max() > 0.9  # as they were, not as the client trains on them
     assert fmean(score.psnr for score in found.imprint.scores) < 20
     assert "Obfuscation undone" in page
+    for recovered in (found.inversion, found.imprint, found.rescaled):
+        worst = max((*recovered.scores, *recovered.blind), key=lambda score: score.mse)
+        assert worst.mse <= worst.lpips <= worst.mse**0.5
+    assert page.count(">LPIPS</button>") == page.count(">SSIM</button>") > 0
 
 
 def victim(train=4):

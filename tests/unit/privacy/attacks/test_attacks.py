@@ -103,8 +103,12 @@ def test_recovered_pictures_are_matched_with_the_least_error_in_all():
 
 def test_similarity_of_pictures():
     black, grey = torch.zeros(1, 16, 16), torch.full((1, 16, 16), 0.1)
-    assert similarity(black, black) == (0.0, EXACT, 1.0)
-    mse, psnr, ssim = similarity(black, grey)
+    assert similarity(black, black)[:3] == (0.0, EXACT, 1.0)
+    assert (
+        similarity(black, grey, lambda one, other: (other - one).max().item()).lpips == grey.max()
+    )
+    mse, psnr, ssim, lpips = similarity(black, grey)
+    assert math.isnan(lpips)  # nobody gave its weights
     assert (mse, psnr) == (pytest.approx(0.01), pytest.approx(20.0))
     assert ssim == pytest.approx(0.01**2 / (0.1**2 + 0.01**2), rel=1e-5)
     assert math.isnan(similarity(torch.zeros(1, 4, 4), torch.zeros(1, 4, 4)).ssim)

@@ -5,6 +5,7 @@ python docs/pictures/attacks.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -16,12 +17,12 @@ from torch import Tensor
 from consort.assembly import assemble
 from consort.data.examples import Examples
 from consort.params import Params
-from consort.privacy.attacks.imprint import Imprint, imprinted, laplace_cutoffs
+from consort.privacy.attacks.imprint import Imprint, imprinted
 from consort.privacy.attacks.recovery import as_pictures
 from consort.privacy.attacks.rescale import rescaled
 from consort.privacy.attacks.similarity import matched, similarity
 from consort.privacy.traffic import Update
-from consort.privacy.victim import BINS, Victim
+from consort.privacy.victim import Victim
 from consort.recipe_file import load_recipe
 from consort.shipped import find_recipe
 
@@ -38,24 +39,17 @@ def victim(scale: str) -> Victim:
     return Victim(client, fresh, tasks, federation.data(client), 0)
 
 
-def gradients(someone: Victim, batch: Examples, layer: Imprint) -> list[Tensor]:
-    """Of the layer that a malicious server put in front."""
-    seen = layer(as_pictures(batch.inputs)).view_as(batch.inputs)
-    loss = someone._loss(someone.fresh().eval(), seen, batch.targets)
-    return list(torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias]))
-
-
 def noisy(someone: Victim, batch: Examples, layer: Imprint) -> list[Tensor]:
-    """The same as DP-SGD sends it: every pair's gradient cut to a length, the sum with noise."""
+    """The layer's gradients as DP-SGD sends them: each pair's cut to a length, and noise."""
     total = [torch.zeros_like(layer.sort.weight), torch.zeros_like(layer.sort.bias)]
     for row in range(len(batch)):
-        own = gradients(someone, batch.rows(row, 1), layer)
+        own = someone.imprint_gradients(layer, batch.rows(row, 1))
         length = torch.cat([part.flatten() for part in own]).norm().item()
         total = [t + part / max(1.0, length / CLIP) for t, part in zip(total, own, strict=True)]
     return [(t + NOISE * CLIP * torch.randn_like(t)) / len(batch) for t in total]
 
 
-def read(grads: list[Tensor], wanted: Tensor) -> Tensor:
+def read(grads: Sequence[Tensor], wanted: Tensor) -> Tensor:
     """Recovered pictures, each in the place of the one it is nearest to; black if there is none."""
     found = imprinted(*grads).view(-1, *wanted.shape[1:]).clamp(0, 1)
     placed = torch.zeros_like(wanted)
@@ -72,10 +66,10 @@ def inverted(someone: Victim, batch: Examples) -> Tensor:
         model = one.fresh().eval()
         names, params = zip(*model.named_parameters(), strict=True)
         grads = torch.autograd.grad(
-            one._loss(model, batch.inputs[row : row + 1], batch.rows(row, 1).targets), params
+            one.loss(model, batch.inputs[row : row + 1], batch.rows(row, 1).targets), params
         )
         update = Update(Params.of(model), Params(dict(zip(names, grads, strict=True))), True)
-        rows.append(one._inverted(update, 300).inputs)
+        rows.append(one.inverted(update, 300).inputs)
     return as_pictures(torch.cat(rows))
 
 
@@ -106,15 +100,12 @@ def main() -> None:
     batch, hidden = (v.data.train.rows(0, PAIRS) for v in (clear, blurred))
     originals, seen = as_pictures(batch.inputs), as_pictures(hidden.inputs)
     lines = {"original": originals}
-    layers = []
-    for someone in (clear, blurred):
-        means = as_pictures(someone.data.test.inputs).flatten(1).mean(1)
-        middle = means.median().item()
-        spread = (means - middle).abs().mean().item()
-        layers.append(Imprint(originals.shape[1:], laplace_cutoffs(BINS, middle, spread)))
-    lines["malicious server\n(imprint)"] = read(gradients(clear, batch, layers[0]), originals)
+    layers = [someone.imprint_layer() for someone in (clear, blurred)]
+    lines["malicious server\n(imprint)"] = read(
+        clear.imprint_gradients(layers[0], batch), originals
+    )
     lines["inverted gradient\nof one pair"] = inverted(clear, batch)
-    taken = read(gradients(blurred, hidden, layers[1]), seen)
+    taken = read(blurred.imprint_gradients(layers[1], hidden), seen)
     lines[f"imprint, FP-DFSN\nbeta = {BETA}"] = taken
     lines["the same,\ndivided by 1 - beta"] = rescaled(taken, BETA)
     lines[f"imprint, DP-SGD\nclip {CLIP}, noise {NOISE}"] = read(

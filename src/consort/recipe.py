@@ -212,11 +212,12 @@ class Recipe:
         """What is done around one of the recipe's algorithms."""
         own = self.algorithms[name]
         tables = {key: merged(getattr(self, key) or {}, own.get(key, {})) for key in _AROUND}
+        private = self.privacy or "privacy" in own
         secure = self.secure is not None or "secure" in own
         return Around(
             checked(Robust, tables["robust"], "robust"),
             checked(Attack, tables["attack"], "attack"),
-            checked(Privacy, tables["privacy"], "privacy") if tables["privacy"] else None,
+            checked(Privacy, tables["privacy"], "privacy") if private else None,
             checked(Secure, tables["secure"], "secure") if secure else None,
         )
 

@@ -32,6 +32,8 @@ def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = (
         table = merged(table, scales[scale])
     for change in changes:
         table = merged(table, _parsed(change))
+    if table.get("privacy") == {}:
+        raise UsageError(f"{path}: [privacy] is empty: give it a level, or remove it")
     return recipe_of(anchored(table, path.parent), str(path))
 
 

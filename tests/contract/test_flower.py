@@ -40,7 +40,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
 
 REPRESENTATIVE = ("ditto", "fml", "ifca", "fedper")
 """State on clients; a companion; other draws of the model; parts that never leave."""
-OPTIONS = {"ifca": "clusters = 2"}
+SECURED = "fedavg"
+OPTIONS = {"ifca": "clusters = 2", SECURED: "secure = {}"}
+States = dict[str, bytes]
 
 
 @dataclass
@@ -75,35 +77,54 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 def study(folder: Path) -> Path:
     path = folder / "study.toml"
     path.write_text(
-        STUDY + "\n".join(f"[algorithms.{n}]\n{OPTIONS.get(n, '')}" for n in REPRESENTATIVE)
+        STUDY
+        + "\n".join(f"[algorithms.{n}]\n{OPTIONS.get(n, '')}" for n in (*REPRESENTATIVE, SECURED))
     )
     return path
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVE)
-def test_three_institutions_and_one_process_agree_bit_for_bit(name, deployment, tmp_path):
-    recipe = load_recipe(study(tmp_path))
+def far_and_near(
+    name: str, deployment: Deployment, folder: Path
+) -> dict[str, tuple[States, States]]:
+    """Runs both ways and compares what the server has; returns what each client has of either."""
+    recipe = load_recipe(study(folder))
     credentials = deployment.institutions.server
-    server = Server(recipe, name, 0, tmp_path / "far", credentials, 300, print)
+    server = Server(recipe, name, 0, folder / "far", credentials, 300, print)
     server.board.begin(list(NAMES), algorithm=name, rounds=2)
     server.run(deployment.hub, Watcher())
 
     table = json.loads(type(recipe).wire.dump_json(recipe))
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
     near = recipe_of(merged(settings, {"groups": groups()}), "near")
-    prepare_run(near, name, 0, tmp_path / "near").go()
+    prepare_run(near, name, 0, folder / "near").go()
 
-    assert len(measured(tmp_path / "far")) > 10
-    assert measured(tmp_path / "far") == measured(tmp_path / "near")
-    assert server_bytes(tmp_path / "far") == server_bytes(tmp_path / "near")
-    for client in NAMES:
-        (far,) = (deployment.institutions.folder / client / "state").glob(
-            f"{Ledger.open(tmp_path / 'far' / 'exchanges.json').session}"
-        )
-        assert states(far / client) == states(tmp_path / "near" / "clients" / client)
+    assert len(measured(folder / "far")) > 10
+    assert measured(folder / "far") == measured(folder / "near")
+    assert server_bytes(folder / "far") == server_bytes(folder / "near")
+    session = Ledger.open(folder / "far" / "exchanges.json").session
+    homes = {client: deployment.institutions.folder / client / "state" for client in NAMES}
+    return {
+        client: (states(home / session / client), states(folder / "near" / "clients" / client))
+        for client, home in homes.items()
+    }
 
 
-def states(folder: Path) -> dict[str, bytes]:
+@pytest.mark.parametrize("name", REPRESENTATIVE)
+def test_three_institutions_and_one_process_agree_bit_for_bit(name, deployment, tmp_path):
+    for far, near in far_and_near(name, deployment, tmp_path).values():
+        assert far == near
+
+
+def test_so_they_do_under_masks_whose_keys_are_never_the_same(deployment, tmp_path):
+    pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
+    pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
+    for far, near in far_and_near(SECURED, deployment, tmp_path).values():
+        assert far.keys() == near.keys() > {"2-0.state", "2-3.state"}
+        assert far["2-0.state"] != near["2-0.state"]  # keys are no function of the seed
+        assert far["2-3.state"] == near["2-3.state"]  # and at the end of a round they are forgotten
+
+
+def states(folder: Path) -> States:
     return {path.name: path.read_bytes() for path in folder.glob("*.state")}
 
 

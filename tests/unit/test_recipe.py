@@ -255,6 +255,18 @@ def test_a_change_of_what_is_no_key_is_refused(change, tmp_path: Path):
         load_recipe(write_recipe(tmp_path), changes=[change])
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("privacy={}", r"\[privacy\] is empty: give it a level, or remove it"),
+        ("algorithms.fedavg.privacy={}", "key privacy.level is missing"),
+    ],
+)
+def test_privacy_without_a_level_is_no_privacy_and_refused(change, told, tmp_path: Path):
+    with pytest.raises(UsageError, match=told):
+        load_recipe(write_recipe(tmp_path), changes=[change])
+
+
 def test_merging_changes_neither_table():
     one = {"a": 1, "t": {"x": 1, "u": {"y": 1}}, "l": [1, 2]}
     two = {"b": 2, "t": {"u": {"z": 2}}, "l": [3], "a": {"now": "a table"}}

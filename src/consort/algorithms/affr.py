@@ -120,7 +120,7 @@ class AFFR(Algorithm[Server]):
 
     def gap_to(self, client: Client, last: float | None) -> float | None:
         """By how much the model is worse than it was last; nothing at first."""
-        now = self.validated(client)
+        now = None if last is None else self.validated(client)
         if last is None or now is None:
             return None
         both = abs(last + now) if self.gap == "relative_loss" else 1.0

@@ -84,19 +84,29 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="The HTML file, of a single run.", metavar="FILE")
     ] = None,
+    lpips: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            help="Weights of torchvision's alexnet and alex.pth of the package lpips: "
+            "score pictures by LPIPS too.",
+            metavar="FILE FILE",
+        ),
+    ] = None,
 ) -> None:
     """Attack what runs really sent, and write a page about what leaks; several side by side."""
     from consort.cli.show_audit import show_audits
+    from consort.metrics.lpips import Lpips
     from consort.privacy.audit import audit as attack
     from consort.report.audit import write_audit
     from consort.results import Result
 
     if out and len(folders) > 1:
         raise UsageError("--out names one file, but there are several runs: each gets its own")
+    perceptual = Lpips.load(*lpips) if lpips else None
     results = [Result.load(folder) for folder in folders]
     audits = []
     for folder, result in zip(folders, results, strict=True):
-        audits.append(attack(folder))
+        audits.append(attack(folder, perceptual=perceptual))
         typer.echo(str(write_audit(audits[-1], result, out or folder / "audit.html")))
     if len(folders) > 1:
         show_audits(audits)

@@ -24,6 +24,7 @@ from consort.models.multitask import MultiTaskModel
 from consort.params import Params
 from consort.privacy.attacks.membership import Membership
 from consort.privacy.attacks.recovery import Recovery
+from consort.privacy.attacks.similarity import Perceptual
 from consort.privacy.obfuscation import FpDfsn
 from consort.privacy.traffic import Update, last_traffic, updates, whole_models
 from consort.privacy.victim import Victim
@@ -81,18 +82,23 @@ class Audit:
     findings: list[Finding]
 
 
-def audit(folder: Path, steps: int = STEPS) -> Audit:
+def audit(folder: Path, steps: int = STEPS, perceptual: Perceptual | None = None) -> Audit:
     """Overhears the last finished round of the run in a folder, and attacks its first clients."""
     about = read_description(folder)
     run = resume_run(folder, workers=1, engine=EngineName.embedded)
     chosen = run.federation.client_ids[:VICTIMS]
     traffic = last_traffic(run, chosen)
-    findings = [attacked(run, about, c, traffic.of(c), steps) for c in chosen]
+    findings = [attacked(run, about, c, traffic.of(c), steps, perceptual) for c in chosen]
     return Audit(folder, about, traffic.round, traffic.same, findings)
 
 
 def attacked(
-    run: Run, about: Mapping[str, Any], client: str, heard: list[tuple[Call, Reply]], steps: int
+    run: Run,
+    about: Mapping[str, Any],
+    client: str,
+    heard: list[tuple[Call, Reply]],
+    steps: int,
+    perceptual: Perceptual | None,
 ) -> Finding:
     """Everything that is tried on one client."""
     federation, (way, clean) = _federation(run), _obfuscation(client, about)
@@ -104,6 +110,7 @@ def attacked(
         federation.data(client),
         run.seed,
         clean,
+        perceptual,
     )
     directions: list[Update] = []
     for call, reply in heard:

@@ -12,7 +12,7 @@ from consort.privacy.audit import Audit, Finding
 
 
 def figures(audit: Audit) -> dict[str, float]:
-    """Each the mean over the clients that were attacked; what could not be tried is left out."""
+    """Each the mean over the clients attacked; what could not be tried or told is left out."""
     found: dict[str, list[float]] = {}
     for finding in audit.findings:
         for name, value in _of(finding):
@@ -26,7 +26,7 @@ def _of(finding: Finding) -> Iterator[tuple[str, float]]:
         yield from _recovered(name, getattr(finding, name))
     if not isinstance(finding.membership, str):
         for way, told in finding.membership.items():
-            if isinstance(told, Membership):
+            if isinstance(told, Membership) and told.tells:
                 yield f"membership_accuracy ({way})", (1 + told.advantage) / 2
                 yield f"membership_auc ({way})", told.auc
     if not isinstance(finding.information, str):
@@ -36,7 +36,7 @@ def _of(finding: Finding) -> Iterator[tuple[str, float]]:
 
 def _recovered(name: str, found: Recovery | str | None) -> Iterator[tuple[str, float]]:
     if isinstance(found, Recovery):
-        for score in ("mse", "psnr", "ssim"):
+        for score in ("mse", "psnr", "ssim", "lpips"):
             yield f"{name}_{score}", fmean(getattr(one, score) for one in found.scores)
         yield f"{name}_recognised", found.recognised / found.sought
 

@@ -32,6 +32,7 @@ from consort.privacy.attacks.membership import (
 )
 from consort.privacy.attacks.recovery import Recovery, as_pictures, beside, bounds_of, recovery
 from consort.privacy.attacks.rescale import rescaled
+from consort.privacy.attacks.similarity import Perceptual
 from consort.privacy.obfuscation import FpDfsn
 from consort.privacy.traffic import Update
 from consort.randomness import derive, generator_for
@@ -60,6 +61,8 @@ class Victim:
     seed: int
     clean: Examples | None = None
     """Its training examples before they were obfuscated, if they were."""
+    perceptual: Perceptual | None = None
+    """One more score of recovered pictures, if its weights are at hand."""
 
     def invert(self, updates: Sequence[Update], steps: int) -> Recovery | str:
         """Looks for examples that explain what was sent."""
@@ -74,10 +77,11 @@ class Victim:
             )
         if not len(self.data.train):
             return "The client has no training examples."
-        found = self._inverted(useful[0], steps)
+        found = self.inverted(useful[0], steps)
         return self._judged(found.inputs, MOST, found.cosine)
 
-    def _inverted(self, update: Update, steps: int) -> Inverted:
+    def inverted(self, update: Update, steps: int) -> Inverted:
+        """Some examples whose gradient points where an update does, with labels given away."""
         known = self._mixed(min(EXAMPLES, len(self.data.train)))
         bounds = bounds_of(self.data.train.inputs)
         generator = generator_for(self.seed, self.client, "inversion")
@@ -109,7 +113,7 @@ class Victim:
         params = [slots(model)[name] for name in names]
 
         def gradient(inputs: Tensor) -> list[Tensor]:
-            loss = self._loss(model, inputs, targets)
+            loss = self.loss(model, inputs, targets)
             found = torch.autograd.grad(loss, params, create_graph=True, allow_unused=True)
             return [
                 torch.zeros_like(param) if grad is None else grad
@@ -118,7 +122,8 @@ class Victim:
 
         return gradient
 
-    def _loss(self, model: MultiTaskModel, inputs: Tensor, targets: Mapping[str, Tensor]) -> Tensor:
+    def loss(self, model: MultiTaskModel, inputs: Tensor, targets: Mapping[str, Tensor]) -> Tensor:
+        """What a model of this kind, and its companion, are trained by."""
         models = [model] if model.companion is None else [model, model.companion]
         outputs = [one(inputs, self.tasks) for one in models]
         found = [t.loss(o[name], targets[name]) for o in outputs for name, t in self.tasks.items()]
@@ -131,22 +136,32 @@ class Victim:
             return "Examples are texts, which cannot be averaged: not tried."
         if not len(batch) or not len(self.data.test):
             return "There are too few examples to try."
-        means = as_pictures(self.data.test.inputs).flatten(1).mean(1)
-        middle = means.median().item()
-        cutoffs = laplace_cutoffs(BINS, middle, max((means - middle).abs().mean().item(), 1e-6))
-        pictures = as_pictures(batch.inputs)
-        layer, model = Imprint(pictures.shape[1:], cutoffs), copy.deepcopy(self.fresh()).eval()
-        loss = self._loss(model, layer(pictures).view_as(batch.inputs), batch.targets)
-        grads = torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias])
-        found = imprinted(*grads).view(-1, *pictures.shape[1:])
+        layer = self.imprint_layer()
+        grads = self.imprint_gradients(layer, batch)
+        found = imprinted(*grads).view(-1, *as_pictures(batch.inputs).shape[1:])
         return self._judged(found, BATCH) if len(found) else "No gradient came through."
+
+    def imprint_layer(self) -> Imprint:
+        """What a malicious server puts in front, fitted to test examples."""
+        pictures = as_pictures(self.data.test.inputs)
+        means = pictures.flatten(1).mean(1)
+        middle = means.median().item()
+        spread = max((means - middle).abs().mean().item(), 1e-6)
+        return Imprint(pictures.shape[1:], laplace_cutoffs(BINS, middle, spread))
+
+    def imprint_gradients(self, layer: Imprint, batch: Examples) -> tuple[Tensor, ...]:
+        """Those of the layer, of its weights and of its biases, after a step on a batch."""
+        model = copy.deepcopy(self.fresh()).eval()
+        seen = layer(as_pictures(batch.inputs)).view_as(batch.inputs)
+        loss = self.loss(model, seen, batch.targets)
+        return torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias])
 
     def _judged(self, found: Tensor, most: int, cosine: float = math.nan) -> Recovery:
         """Beside the first training examples, as they were before anything was done to them."""
         seen, others = self.data.train.inputs[:most], self.data.test
         clean = (self.clean or self.data.train).inputs
         mean = (others if len(others) else self.data.train).inputs.mean(0, keepdim=True)
-        return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine)
+        return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine, self.perceptual)
 
     def membership(
         self, model: MultiTaskModel, local: LocalTraining
@@ -262,7 +277,7 @@ class Victim:
     def rescale(self, way: FpDfsn, clean: Examples) -> Recovery:
         """Divides obfuscation away; the blind guess is the obfuscated picture as it is."""
         seen, originals = (as_pictures(part.inputs[:BATCH]) for part in (self.data.train, clean))
-        return beside(rescaled(seen, way.beta), originals, seen)
+        return beside(rescaled(seen, way.beta), originals, seen, self.perceptual)
 
 
 _SEEING = ("encoder", "companion.encoder")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from consort.privacy.attacks.membership import Membership
+from consort.privacy.attacks.membership import ENOUGH, Membership
 from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.audit import Audit, Finding, Told
 from consort.report.document import write_page
@@ -55,7 +55,12 @@ _MEMBERSHIP = (
     "Training examples tend to have smaller losses than test examples. An attacker that holds the "
     "model tells them apart by the loss, by the loss within a class, and by how much smaller it is "
     "than that of a reference model of the same kind that was trained on validation data, or of "
-    "several shadow models. AUC 0.5 and advantage 0 are chance; ± is one standard error."
+    "several shadow models. AUC 0.5 and advantage 0 are chance. In brackets stands where the AUC "
+    "may lie, 95 times out of 100: an interval that holds 0.5 tells nothing."
+)
+_FEW = (
+    f"too few examples to tell: at least {ENOUGH} of each kind must be judged, half of those there "
+    "are"
 )
 _INFORMATION = (
     "As papers report them, from histograms. Lower numbers are not by themselves more private."
@@ -87,7 +92,6 @@ def write_audit(audit: Audit, result: Result, path: Path) -> Path:
 def _summary(audit: Audit, result: Result) -> Html:
     inverted = [f.inversion for f in audit.findings if isinstance(f.inversion, Recovery)]
     tried = sum(len(found.scores) for found in inverted)
-    best = max(_told(audit.findings), key=lambda told: told.auc, default=None)
     facts = [
         ("Sent by clients", _size(sum(result.bytes("up").values())), "in all rounds together"),
         (
@@ -97,11 +101,7 @@ def _summary(audit: Audit, result: Result) -> Html:
             if tried
             else "nothing that inputs can be computed from was sent",
         ),
-        (
-            "Membership",
-            UNKNOWN if best is None else f"AUC {best.auc:.2f} ± {best.error:.2f}",
-            "of the best of the attacks; 0.5 is chance",
-        ),
+        ("Membership", *_best(_told(audit.findings))),
         ("Guarantee", *_tile(audit, result)),
     ]
     how = _HOW + (_SAME if audit.same else _OTHER)
@@ -126,6 +126,20 @@ def _tile(audit: Audit, result: Result) -> tuple[str, str]:
     if math.isinf(epsilon):
         return "none", "no differential privacy: see the end of this page"
     return f"ε = {epsilon:.3g}", "differential privacy: see the end of this page"
+
+
+def _best(told: list[Membership]) -> tuple[str, str]:
+    """The figure of the attack that tells most, and what it means."""
+    best = max((one for one in told if one.tells), key=lambda one: one.auc, default=None)
+    if best is not None:
+        return f"AUC {_area(best, 2)}", "of the best of the attacks; 0.5 is chance"
+    return UNKNOWN, _FEW if told else "could not be tried"
+
+
+def _area(told: Membership, digits: int) -> str:
+    """The area under the curve, and where it may lie."""
+    low, high = told.interval
+    return f"{told.auc:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def _told(findings: Iterable[Finding]) -> list[Membership]:
@@ -213,12 +227,14 @@ def _attacks(told: Told) -> Html:
         rows,
         {
             "told by": lambda row: row[0],
-            "AUC": lambda row: Cell(f"{row[1].auc:.3f} ± {row[1].error:.3f}", row[1].auc),
+            "AUC": lambda row: Cell(_area(row[1], 3), row[1].auc),
             "advantage": lambda row: score(row[1].advantage),
             "members": lambda row: count(row[1].members),
             "others": lambda row: count(row[1].others),
         },
     )
+    if not all(found.tells for _, found in rows):
+        reasons.append(f"These are {_FEW}.")
     return join([listing, *(tag("p", reason, class_="note") for reason in reasons)])
 
 

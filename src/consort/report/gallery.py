@@ -33,15 +33,14 @@ def gallery(found: Recovery) -> Html:
 def scores(found: Recovery) -> Html:
     """One line for what was recovered and one for the blind guess."""
     lines = {"recovered": found.scores, "blind guess": found.blind}
-    return table(
-        lines.items(),
-        {
-            "": lambda line: line[0],
-            "MSE": lambda line: score(_mean(line[1], "mse")),
-            "PSNR (dB)": lambda line: score(_mean(line[1], "psnr")),
-            "SSIM": lambda line: score(_mean(line[1], "ssim")),
-        },
-    )
+    shown = {"mse": "MSE", "psnr": "PSNR (dB)", "ssim": "SSIM"}
+    if not all(math.isnan(one.lpips) for one in found.scores):
+        shown["lpips"] = "LPIPS"
+    columns = {
+        title: (lambda line, name=name: score(_mean(line[1], name)))
+        for name, title in shown.items()
+    }
+    return table(lines.items(), {"": lambda line: line[0]} | columns)
 
 
 def _mean(values: list[Similarity], name: str) -> float:

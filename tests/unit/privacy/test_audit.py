@@ -96,10 +96,10 @@ def finished(folder, name, about):
     return folder / "run"
 
 
-def audited(folder, name, about):
+def audited(folder, name, about, perceptual=None):
     """The findings about the first client, and the page."""
     run = finished(folder, name, about)
-    found = audit(run, steps=3)
+    found = audit(run, 3, perceptual)
     assert found.same
     page = write_audit(found, Result.load(run), folder / "audit.html")
     return found.findings[0], page.read_text()
@@ -130,6 +130,7 @@ def test_what_holds_no_update_of_an_encoder_is_not_inverted(tmp_path, name):
     assert found.inversion in page
     assert "the model that the run reports" in found.whose
     assert isinstance(found.membership["loss"], Membership)
+    assert "too few examples to tell" in page  # four others are judged
     assert ("No client sent a single tensor." in page) == (name == "local_only")
 
 
@@ -137,6 +138,7 @@ def test_pictures_stand_beside_their_originals(tmp_path):
     found, page = audited(tmp_path, "fedavg", IMAGES)
     assert found.whose == "the model that the client sent"
     assert found.inversion.found.shape == (8, 1, 16, 16)
+    assert "LPIPS" not in page  # nobody gave its weights
     assert page.count('alt="recovered"') == page.count('alt="original"') >= 8
     assert 0 <= found.information[1] <= 8
 
@@ -149,12 +151,16 @@ def test_texts_are_not_inverted(tmp_path):
 
 
 def test_obfuscated_pairs_are_brought_back(tmp_path):
-    found, page = audited(tmp_path, "affr", FINGERS)
+    found, page = audited(tmp_path, "affr", FINGERS, lambda one, other: (one - other).abs().mean())
     assert found.inversion.found.shape[1:] == (1, 32, 32)
     assert found.rescaled.gain > 3
     assert found.imprint.originals.max() > 0.9  # as they were, not as the client trains on them
     assert fmean(score.psnr for score in found.imprint.scores) < 20
     assert "Obfuscation undone" in page
+    for recovered in (found.inversion, found.imprint, found.rescaled):
+        worst = max((*recovered.scores, *recovered.blind), key=lambda score: score.mse)
+        assert worst.mse <= worst.lpips <= worst.mse**0.5
+    assert page.count(">LPIPS</button>") == page.count(">SSIM</button>") > 0
 
 
 def victim(train=4):
@@ -243,7 +249,8 @@ def test_several_runs_stand_side_by_side_with_what_was_published(tmp_path):
         '[[published]]\nsource="a paper"\nmetric="membership_auc (loss)"\nvalues={fedavg=0.75}\n'
     )
     runs = []
-    for number, about in enumerate([VECTORS, VECTORS + paper]):
+    many = VECTORS.replace("examples = 60", "examples = 180")
+    for number, about in enumerate([many, many + paper]):
         (tmp_path / str(number)).mkdir()
         runs.append(finished(tmp_path / str(number), "fedavg", about))
     found = consort("audit", *runs)

@@ -12,6 +12,7 @@ from flwr.app import Message
 from flwr.common.constant import SubStatus
 from flwr.common.serde import context_to_proto
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PushTaskOutputRequest
+from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectPushError
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -22,6 +23,7 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
 from consort.deployment.link.programs import end_program, free_port, start_program
 from consort.deployment.link.runtime import (
+    Interrupted,
     Patient,
     as_executor,
     heartbeat,
@@ -118,8 +120,8 @@ class SuperNode:
                 if token:
                     return Letter(self.address, token)
                 time.sleep(0.05)
-        except (Failure, RunNotRunning, RuntimeError):
-            time.sleep(0.2)  # it is starting, or the run ended in this moment
+        except (Failure, RunNotRunning, RuntimeError, ObjectPullError):
+            time.sleep(0.2)  # it is starting, or the run or the message ended in this moment
         return None
 
     def close(self) -> None:
@@ -145,7 +147,11 @@ class Letter:
             retry_invoker=patient,
         )
         self._heartbeat = heartbeat(self._client)
-        self._message, self._context, _, _ = pull_task_input(self._client)
+        try:
+            self._message, self._context, _, _ = pull_task_input(self._client)
+        except BaseException:
+            self._leave()  # nobody is at work on what did not arrive
+            raise
         self.parts = parts_of(self._message.content)
 
     def answer(self, parts: Parts) -> None:
@@ -159,6 +165,11 @@ class Letter:
                     context=context_to_proto(self._context), sub_status=SubStatus.COMPLETED
                 )
             )
+        except ObjectPushError as error:
+            raise Interrupted("Flower no longer takes it, since the deadline is over") from error
         finally:
-            self._heartbeat._stop_event.set()
-            self._client.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._heartbeat._stop_event.set()
+        self._client.close()

@@ -9,7 +9,13 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from consort.privacy.attacks.similarity import RECOGNISED, Similarity, matched, similarity
+from consort.privacy.attacks.similarity import (
+    RECOGNISED,
+    Perceptual,
+    Similarity,
+    matched,
+    similarity,
+)
 
 AHEAD = 1.0
 """Decibels by which a recovered example must be nearer than a blind guess to count."""
@@ -48,6 +54,7 @@ def recovery(
     guess: Tensor,
     bounds: tuple[float, float],
     cosine: float = math.nan,
+    perceptual: Perceptual | None = None,
 ) -> Recovery:
     """Lays each recovered example beside an original, with the least error in all.
 
@@ -61,15 +68,20 @@ def recovery(
     chosen = torch.tensor([place for place, _ in pairs])
     sought = torch.tensor([place for _, place in pairs])
     blind = blind.mean(0, keepdim=True).expand(len(pairs), *own.shape[1:])
-    return beside(theirs[chosen], own[sought], blind, len(own), cosine)
+    return beside(theirs[chosen], own[sought], blind, perceptual, len(own), cosine)
 
 
 def beside(
-    found: Tensor, originals: Tensor, blind: Tensor, sought: int = 0, cosine: float = math.nan
+    found: Tensor,
+    originals: Tensor,
+    blind: Tensor,
+    perceptual: Perceptual | None = None,
+    sought: int = 0,
+    cosine: float = math.nan,
 ) -> Recovery:
     """The scores of examples from 0 to 1 that are in the right order already."""
     scores, guesses = (
-        [similarity(one, original) for one, original in zip(part, originals, strict=True)]
+        [similarity(*pair, perceptual) for pair in zip(part, originals, strict=True)]
         for part in (found, blind)
     )
     return Recovery(found, originals, scores, guesses, sought or len(originals), cosine)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,6 +16,10 @@ RECOGNISED = 20.0
 _WINDOW = 11  # pixels of a Gaussian of deviation 1.5, as structural similarity is defined
 
 
+Perceptual = Callable[[Tensor, Tensor], float]
+"""How unlike two pictures look, such as LPIPS."""
+
+
 class Similarity(NamedTuple):
     """One recovered picture beside one original; values go from 0 to 1."""
 
@@ -21,6 +27,8 @@ class Similarity(NamedTuple):
     psnr: float
     ssim: float
     """NaN where a picture is smaller than the window, or no picture at all."""
+    lpips: float = math.nan
+    """NaN without weights, and where a picture is too small."""
 
 
 def matched(found: Tensor, originals: Tensor) -> list[tuple[int, int]]:
@@ -32,16 +40,17 @@ def matched(found: Tensor, originals: Tensor) -> list[tuple[int, int]]:
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
-def similarity(found: Tensor, original: Tensor) -> Similarity:
+def similarity(found: Tensor, original: Tensor, perceptual: Perceptual | None = None) -> Similarity:
     """The scores of one picture (channels, height, width) with values from 0 to 1."""
     mse = (found.double() - original.double()).square().mean().item()
     psnr = EXACT if mse == 0 else min(EXACT, -10 * torch.tensor(mse).log10().item())
-    return Similarity(mse, psnr, _structural(found, original))
+    looks = perceptual(found, original) if perceptual else math.nan
+    return Similarity(mse, psnr, _structural(found, original), looks)
 
 
 def _structural(found: Tensor, original: Tensor) -> float:
     if found.ndim != 3 or min(found.shape[1:]) < _WINDOW:
-        return float("nan")
+        return math.nan
     from skimage.metrics import structural_similarity
 
     value = structural_similarity(  # type: ignore[no-untyped-call]

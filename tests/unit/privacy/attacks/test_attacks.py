@@ -7,6 +7,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.helpers import linear_examples, tiny_member
 from torch import nn
 from torch.nn import functional as F
@@ -17,6 +19,7 @@ from consort.privacy.attacks.information import entropy, mutual_information
 from consort.privacy.attacks.inversion import cosine, invert, total_variation
 from consort.privacy.attacks.membership import (
     area_error,
+    area_interval,
     best_threshold,
     likelihood_ratio,
     losses,
@@ -100,8 +103,12 @@ def test_recovered_pictures_are_matched_with_the_least_error_in_all():
 
 def test_similarity_of_pictures():
     black, grey = torch.zeros(1, 16, 16), torch.full((1, 16, 16), 0.1)
-    assert similarity(black, black) == (0.0, EXACT, 1.0)
-    mse, psnr, ssim = similarity(black, grey)
+    assert similarity(black, black)[:3] == (0.0, EXACT, 1.0)
+    assert (
+        similarity(black, grey, lambda one, other: (other - one).max().item()).lpips == grey.max()
+    )
+    mse, psnr, ssim, lpips = similarity(black, grey)
+    assert math.isnan(lpips)  # nobody gave its weights
     assert (mse, psnr) == (pytest.approx(0.01), pytest.approx(20.0))
     assert ssim == pytest.approx(0.01**2 / (0.1**2 + 0.01**2), rel=1e-5)
     assert math.isnan(similarity(torch.zeros(1, 4, 4), torch.zeros(1, 4, 4)).ssim)
@@ -109,7 +116,8 @@ def test_similarity_of_pictures():
 
 def test_members_that_stand_out_are_told_and_others_are_not():
     certain = tell_members(np.full(20, 2.0), np.full(20, 1.0))
-    assert (certain.auc, certain.advantage, certain.error) == (1.0, 1.0, 0.0)
+    assert (certain.auc, certain.advantage, certain.interval[1]) == (1.0, 1.0, 1.0)
+    assert certain.tells
     alike = tell_members(np.arange(40.0), np.arange(40.0))
     assert alike.auc == 0.5
     assert abs(alike.advantage) < 0.1
@@ -118,8 +126,37 @@ def test_members_that_stand_out_are_told_and_others_are_not():
 def test_threshold_and_error():
     assert best_threshold(np.array([1.0, 3.0, 4.0]), np.array([0.0, 2.0])) == 3.0
     q1, q2 = 0.8 / 1.2, 2 * 0.64 / 1.8
-    expected = (0.16 + 9 * (q1 - 0.64) + 4 * (q2 - 0.64)) / 50
-    assert area_error(0.8, 10, 5) == pytest.approx(math.sqrt(expected))
+    expected = (0.16 + 6.5 * (q1 - 0.64) + 6.5 * (q2 - 0.64)) / 50  # (10 + 5) / 2 - 1
+    assert area_error(np.array([0.8]), 10, 5) == pytest.approx([math.sqrt(expected)])
+
+
+@given(st.floats(0, 1), st.integers(2, 60), st.integers(2, 60))
+def test_an_interval_ends_where_the_area_is_196_errors_away(auc, members, others):
+    low, high = area_interval(auc, members, others)
+    assert 0 <= low <= auc <= high <= 1
+    for end in (low, high):
+        away = abs(end - auc) - 1.96 * area_error(np.array([end]), members, others)[0]
+        assert away == pytest.approx(0, abs=0.02) or end == auc in (0, 1)
+    mirrored = area_interval(1 - auc, members, others)
+    assert mirrored == pytest.approx((1 - high, 1 - low), abs=2e-4)
+
+
+def test_few_examples_that_are_told_apart_perfectly_tell_nothing():
+    few = tell_members(np.full(4, 2.0), np.full(4, 1.0))
+    assert few.auc == 1.0
+    assert not few.tells
+    assert few.interval[0] < 0.5  # two against two: so much happens by chance one time in six
+    many = tell_members(np.full(400, 2.0), np.full(400, 1.0))
+    assert many.interval[0] > 0.97
+
+
+def test_an_interval_holds_the_area_as_often_as_it_says():
+    rng, hits = np.random.default_rng(0), 0
+    for _ in range(400):
+        members, others = rng.normal(1.0, size=12), rng.normal(size=12)
+        low, high = area_interval(float((members[:, None] > others).mean()), 12, 12)
+        hits += low <= 0.76025 <= high  # the normal distribution at 1 / sqrt(2)
+    assert 0.93 <= hits / 400 <= 0.99
 
 
 def test_scores_within_a_class_forget_how_hard_the_class_is():

@@ -140,9 +140,8 @@ def masking() -> dict[str, float]:
                 if step:
                     answer = step(secure, call.client, state, **call.payload)
                 else:
-                    answer = secure_client.hidden(
-                        call.client, state, call.payload[HIDDEN_AMONG], content, FedAvg.averages
-                    )
+                    among, means = call.payload[HIDDEN_AMONG], FedAvg.needed_means()
+                    answer = secure_client.hidden(secure, call.client, state, among, content, means)
                 yield Reply(call.client, answer)
 
     def mean() -> Params:

@@ -119,7 +119,7 @@ def rounds(name: str) -> dict[str, float]:
     for client in members.client_ids:
         members.data(client)
     Run(members, algorithm, Schedule(1, evaluate_every=0)).go()
-    return counted(lambda: Run(members, algorithm, Schedule(1, evaluate_every=0)).go())
+    return counted(lambda: Run(members, algorithm, Schedule(1, evaluate_every=0)).go(), goes=5)
 
 
 def augmentation() -> dict[str, float]:

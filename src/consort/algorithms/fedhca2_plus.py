@@ -66,8 +66,6 @@ class FedHCA2Plus(FedHCA2):
             return super().round(server, clients)
         replies = clients.ask(self.train, model=models_for(server, clients))
         after: dict[str, Params] = replies.each("model")
-        if not after:
-            return server
         updates = [part(Update(server.models[c], model), ENCODER) for c, model in after.items()]
         one = one_step(updates)
         models = {c: model | after.get(c, {}) | one for c, model in server.models.items()}

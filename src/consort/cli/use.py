@@ -15,11 +15,11 @@ Client = Annotated[str | None, typer.Option(help="Whose model, by name.", metava
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
     client: Annotated[str, typer.Option(help="Whose model, by name.", metavar="NAME")],
-    out: Annotated[Path, typer.Option(help="A file, .pt or .onnx.", metavar="FILE")],
+    out: Annotated[Path, typer.Option(help="A file, .pt, .onnx or .safetensors.", metavar="FILE")],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a client's model as TorchScript or ONNX, once it is found to compute the same."""
+    """Write a client's model (.pt, .onnx), once it is found to compute the same, or its encoder."""
     from consort.use.export import export as write
 
     exported = write(folder, client, out)
@@ -33,7 +33,10 @@ def export(
             largest_difference=exported.difference,
         )
     elif not quiet:
-        typer.echo(f"{out}: {facts.architecture} of {facts.client} after round {facts.round}")
+        what = "encoder of " * exported.encoder + facts.architecture
+        typer.echo(f"{out}: {what} of {facts.client} after round {facts.round}")
+        if exported.encoder:
+            return
         typer.echo(f"outputs: {', '.join(facts.outputs)}")
         typer.echo(
             f"largest difference to the model in the run: {exported.difference:.1e} "

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from consort.errors import UsageError
-from consort.models.pyramid import RATES, Decoder, Pyramid, Sizes, pyramid_shape
+from consort.models.pyramid import RATES, Decoder, Pyramid, Sizes, load_weights, pyramid_shape
 
 
 class ResNetPyramid(Pyramid):
@@ -123,19 +122,3 @@ def check_stages(
     smallest = 2 ** (len(depths) + 1)
     if max(shape[1:]) <= smallest:
         raise UsageError(f"it needs images larger than {smallest}x{smallest} pixels")
-
-
-def load_weights(module: nn.Module, path: str) -> None:
-    """Parameters from a file, which must have all of the module's; others are left out."""
-    if not path:
-        return
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        missing = module.load_state_dict(load_file(Path(path)), strict=False).missing_keys
-    except (OSError, SafetensorError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(f"its weights {path} cannot be loaded: {reason}") from error
-    if missing:
-        raise UsageError(f"its weights {path} have no {missing[0]!r}: architectures differ")

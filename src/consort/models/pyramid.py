@@ -7,6 +7,7 @@ pixel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
@@ -90,7 +91,10 @@ def pyramid_shape(example: Tensor) -> tuple[int, int, int]:
 
 
 class ConvPyramid(Pyramid):
-    """Stages of two 3x3 convolutions, each half the size of the last; for small machines."""
+    """Stages of two 3x3 convolutions, each half the size of the last; for small machines.
+
+    `weights` names a file of the encoder's parameters (safetensors) to start from.
+    """
 
     measure = staticmethod(pyramid_shape)
 
@@ -99,6 +103,7 @@ class ConvPyramid(Pyramid):
         shape: tuple[int, int, int],
         widths: Sizes = (16, 32, 64),
         channels: PositiveInt = 24,
+        weights: str = "",
         decoder: Decoder = "fedhca2",
         rates: Sizes = RATES,
     ) -> None:
@@ -115,6 +120,7 @@ class ConvPyramid(Pyramid):
                     convolution(after, after, 3, padding=1),
                 )
             )
+        load_weights(self, weights)
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """The maps of a batch, the largest first."""
@@ -123,3 +129,19 @@ class ConvPyramid(Pyramid):
             maps = stage(maps)
             found.append(maps)
         return found
+
+
+def load_weights(module: nn.Module, path: str) -> None:
+    """Parameters from a file, which must have all of the module's; others are left out."""
+    if not path:
+        return
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        missing = module.load_state_dict(load_file(Path(path)), strict=False).missing_keys
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"its weights {path} cannot be loaded: {reason}") from error
+    if missing:
+        raise UsageError(f"its weights {path} have no {missing[0]!r}: architectures differ")

@@ -14,7 +14,15 @@ from consort.errors import Failure
 from consort.scoring import BATCH
 from consort.use.calibration import calibrated
 from consort.use.facts import Facts
-from consort.use.formats import Apply, Outputs, check_suffix, read_model, write_model
+from consort.use.formats import (
+    ENCODER,
+    Apply,
+    Outputs,
+    check_suffix,
+    read_model,
+    write_encoder,
+    write_model,
+)
 from consort.use.trained import Trained, trained_model
 
 LARGEST_DIFFERENCE = 1e-4
@@ -26,16 +34,26 @@ class Exported(NamedTuple):
     facts: Facts
     difference: float
     examples: int
+    encoder: bool = False
+    """Whether the file has the encoder's parameters only, which are those in the run."""
 
 
 def export(folder: Path, client: str, path: Path) -> Exported:
-    """Writes a client's model to a file, and keeps the file only if it computes the same."""
-    check_suffix(path)
+    """Writes a client's model to a file, and keeps the file only if it computes the same.
+
+    A file that ends in .safetensors takes the encoder's parameters as they are.
+    """
+    encoder = path.suffix == ENCODER
+    if not encoder:
+        check_suffix(path)
     trained = trained_model(folder, client)
     outputs = Outputs(trained.model.eval(), tuple(trained.model.heads))
     splits = trained.data.test, trained.data.validation, trained.data.train
     checked = next(examples for examples in splits if len(examples))
     facts = _facts(trained, outputs, checked.inputs[0])
+    if encoder:
+        write_encoder(path, trained.model.encoder, facts)
+        return Exported(facts, 0.0, 0, encoder=True)
     draft = path.with_name(f".{path.name}.draft{path.suffix}")
     try:
         write_model(draft, outputs, facts, _two(checked.inputs).contiguous())

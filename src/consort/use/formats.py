@@ -1,4 +1,7 @@
-"""Files that hold a model and run without this package: TorchScript and ONNX."""
+"""Files that hold a model and run without this package: TorchScript and ONNX.
+
+Parameters of an encoder alone are written as safetensors, which models can start from.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from consort.errors import Failure, Refused, UsageError
 from consort.models.multitask import MultiTaskModel
 from consort.use.facts import KEY, Facts
 
+ENCODER = ".safetensors"
 Apply = Callable[[Tensor], tuple[Tensor, ...]]
 """From a batch of inputs to `Facts.outputs`."""
 
@@ -37,8 +41,20 @@ class Outputs(nn.Module):
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """All outputs for a batch."""
-        features = self.model.encoder(inputs)
-        return (features.flatten(1), *(self.model.output(task, features) for task in self.tasks))
+        found = self.model.encoder(inputs)
+        maps = [found] if isinstance(found, Tensor) else found
+        features = torch.cat([part.flatten(1) for part in maps], 1)
+        return (features, *(self.model.output(task, found) for task in self.tasks))
+
+
+def write_encoder(path: Path, encoder: nn.Module, facts: Facts) -> None:
+    """Writes an encoder's parameters, in the form that a model's option `weights` reads."""
+    from safetensors.torch import save
+
+    trunk = getattr(encoder, "network", encoder)
+    parameters = {name: value.contiguous() for name, value in trunk.state_dict().items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(save(parameters, {KEY: facts.to_json()}))
 
 
 def write_model(path: Path, outputs: Outputs, facts: Facts, example: Tensor) -> None:
@@ -77,7 +93,10 @@ def _format(path: Path) -> tuple[Callable[..., None], Callable[[Path], Usable]]:
         case ".onnx":
             _needs_onnx()
             return _write_onnx, _read_onnx
-    raise UsageError(f"{path}: a model's file ends in .pt (TorchScript) or .onnx (ONNX)")
+    raise UsageError(
+        f"{path}: a model's file ends in .pt (TorchScript) or .onnx (ONNX), "
+        f"and that of an encoder alone in {ENCODER}"
+    )
 
 
 def _write_torchscript(path: Path, outputs: Outputs, facts: Facts, example: Tensor) -> None:

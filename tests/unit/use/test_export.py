@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
 from tests.unit.cli.command import write_recipe
 
 from consort.assembly import prepare_run
 from consort.data.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
+from consort.models.pyramid import ConvPyramid
 from consort.recipe_file import load_recipe
 from consort.use import export as exporting
 from consort.use.export import export
@@ -60,6 +62,48 @@ def test_any_model_can_be_exported(tmp_path):
     prepare_run(recipe, "fedavg", 0, tmp_path / "run").go()
     facts = export(tmp_path / "run", "client-2", tmp_path / "model.pt").facts
     assert (facts.outputs, facts.scan, facts.calibration) == (("features", "classify"), None, None)
+
+
+SCENES = """
+title = "Scenes"
+groups = [{ name = "some", count = 1, tasks = ["segment", "edges"] }]
+data = { name = "synthetic_scenes", examples = 12, size = 32 }
+model = { name = "conv_pyramid", widths = [4, 6], channels = 8 }
+run = { rounds = 1 }
+
+[algorithms.local_only]
+"""
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenes")
+    (folder / "recipe.toml").write_text(SCENES)
+    prepare_run(load_recipe(folder / "recipe.toml"), "local_only", 0, folder / "run").go()
+    return folder / "run"
+
+
+@pytest.mark.parametrize("suffix", ["pt", "onnx"])
+def test_a_model_with_an_answer_for_every_pixel(scenes, suffix, tmp_path):
+    exported = export(scenes, "some-0", tmp_path / f"model.{suffix}")
+    assert exported.difference < 1e-5
+    features, segment, edges = read_model(tmp_path / f"model.{suffix}").apply(
+        torch.zeros(2, 3, 32, 32)
+    )
+    assert features.shape == (2, 4 * 8 * 8 + 6 * 4 * 4)
+    assert segment.shape[2:] == edges.shape[2:]
+
+
+def test_models_start_from_an_encoder_that_was_exported(scenes, tmp_path):
+    path = tmp_path / "new" / "encoder.safetensors"
+    exported = export(scenes, "some-0", path)
+    assert exported.encoder
+    with safe_open(path, "pt") as file:
+        assert Facts.of_json(file.metadata()["consort"]) == exported.facts
+    encoder = ConvPyramid((3, 32, 32), widths=(4, 6), channels=8, weights=str(path))
+    expected = trained_model(scenes, "some-0").model.encoder.state_dict()
+    for name, value in encoder.state_dict().items():
+        assert value.equal(expected[name]), name
 
 
 def test_a_file_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch):

@@ -52,7 +52,7 @@ def gain_over(result: Result, alone: Result) -> float:
 
 
 def scores(result: Result) -> dict[tuple[str, str], float]:
-    """By group and task: the mean over the group's clients, on test data in the last round."""
+    """By group and task: the mean over the group's clients, on test data at the end."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (client, task), value in client_scores(result).items():
         values[str(result.clients[client]["group"]), task].append(value)
@@ -67,12 +67,13 @@ def upward_scores(result: Result) -> dict[tuple[str, str], float]:
 
 
 def client_scores(result: Result) -> dict[tuple[str, str], float]:
-    """By client and task: on test data in the last round."""
-    return {
-        (client, task): value
-        for task in result.tasks
-        for client, value in result.clients_at(result.last_round, task).items()
-    }
+    """By client and task: on test data, over the rounds that count at the end."""
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for task in result.tasks:
+        for round_ in result.last_rounds:
+            for client, value in result.clients_at(round_, task).items():
+                values[client, task].append(value)
+    return {key: fmean(found) for key, found in values.items()}
 
 
 def gains_apart(result: Result, alone: Result, scored: Scored) -> dict[tuple[str, str], float]:

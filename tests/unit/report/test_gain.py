@@ -74,6 +74,18 @@ def test_what_the_gain_is_made_of(tmp_path):
     ]  # fmt: skip
 
 
+def test_it_is_over_as_many_of_the_last_rounds_as_the_recipe_says(tmp_path):
+    run = result(tmp_path, "ours", 0, {"a": {"seg": 0.5}})
+    later = History(run.folder / "history.jsonl")
+    for round_, value in ((2, 0.6), (3, 0.8)):
+        later.add(Row(round_, "miou", value, "a", "seg", "test", "global", n=5))
+    later.flush()
+    assert client_scores(Result.load(run.folder)) == {("a", "seg"): 0.8}
+    about = json.loads((run.folder / "run.json").read_text()) | {"recipe": {"average_rounds": 2}}
+    (run.folder / "run.json").write_text(json.dumps(about))
+    assert client_scores(Result.load(run.folder)) == pytest.approx({("a", "seg"): 0.7})
+
+
 def test_what_is_missing_zero_or_infinite_is_left_out(tmp_path):
     alone = result(tmp_path, "alone", 0, {"a": {"seg": 0.0, "depth": 2.0}, "b": {"seg": 0.5}})
     ours = result(tmp_path, "ours", 0, {"a": {"seg": 0.5, "depth": math.inf}, "c": {"seg": 1.0}})

@@ -21,25 +21,36 @@ from consort.params import Params
 NamedTensor = tuple[str, Tensor]
 
 
-def pack(value: Any, tensors: list[Tensor]) -> Any:
-    """Turns a value into JSON, with every tensor replaced by its place in `tensors`."""
+def pack(value: Any, tensors: list[Tensor], known: dict[int, int] | None = None) -> Any:
+    """Turns a value into JSON, with every tensor replaced by its place in `tensors`.
+
+    With `known`, the places of objects by their ids, a tensor of several `Params` has one place:
+    nobody changes what they hold.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Tensor):
         tensors.append(value.detach())
         return {"tensor": len(tensors) - 1}
     if isinstance(value, Params):
-        return {"params": [[name, pack(t, tensors)["tensor"]] for name, t in value.items()]}
+        return {"params": [[name, _place(t, tensors, known)] for name, t in value.items()]}
     if isinstance(value, Mapping):
-        return {"map": [[_key(k), pack(v, tensors)] for k, v in value.items()]}
+        return {"map": [[_key(k), pack(v, tensors, known)] for k, v in value.items()]}
     if isinstance(value, list):
-        return [pack(item, tensors) for item in value]
+        return [pack(item, tensors, known) for item in value]
     if isinstance(value, tuple):
-        return {"tuple": [pack(item, tensors) for item in value]}
+        return {"tuple": [pack(item, tensors, known) for item in value]}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return {"record": type(value).__name__, "fields": pack(entries, tensors)}
+        return {"record": type(value).__name__, "fields": pack(entries, tensors, known)}
     raise _unsendable(value)
+
+
+def _place(tensor: Tensor, tensors: list[Tensor], known: dict[int, int] | None) -> int:
+    place = len(tensors) if known is None else known.setdefault(id(tensor), len(tensors))
+    if place == len(tensors):
+        tensors.append(tensor.detach())
+    return place
 
 
 def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type] = {}) -> Any:
@@ -65,7 +76,7 @@ def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type]
 def encode(value: Any) -> bytes:
     """Any payload or state as bytes: a safetensors file whose metadata holds the rest."""
     tensors: list[Tensor] = []
-    skeleton = json.dumps(pack(value, tensors), separators=(",", ":"))
+    skeleton = json.dumps(pack(value, tensors, {}), separators=(",", ":"))
     named = {str(index): tensor.contiguous() for index, tensor in enumerate(tensors)}
     # Tensors that share memory are refused by safetensors, so each goes in once by its own copy.
     if len({tensor.untyped_storage().data_ptr() for tensor in named.values()}) < len(named):

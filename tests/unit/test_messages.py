@@ -173,6 +173,35 @@ def test_tensors_that_share_memory_arrive_apart(share):
     assert same(result[1:], [tensor.contiguous() for tensor in value[1:]])
 
 
+def test_a_tensor_of_several_params_is_written_once_and_read_as_one():
+    big = torch.arange(1000.0)
+    one, other = Params({"w": big, "b": torch.ones(2)}), Params({"v": big})
+    value = {"a": one, "b": [one, {"c": other}]}
+    data = encode(value)
+    assert len(data) < 2 * big.nbytes
+    result = decode(data)
+    assert same(result, value)
+    assert result["a"]["w"] is result["b"][1]["c"]["v"]
+    assert encode(result) == data
+    alone = encode({"a": one, "b": [Params({"w": big.clone(), "b": torch.ones(2)}), {"c": other}]})
+    assert len(alone) > 2 * big.nbytes
+    assert same(decode(alone), value)
+
+
+def test_a_tensor_of_params_that_also_stands_alone_arrives_apart():
+    tensor = torch.zeros(3)
+    result = decode(encode([Params({"w": tensor}), tensor, Params({"v": tensor})]))
+    result[1].fill_(9)
+    assert same(result, [Params({"w": tensor}), torch.full((3,), 9.0), Params({"v": tensor})])
+
+
+def test_what_was_written_with_every_tensor_in_every_place_is_still_read():
+    tensors = {"0": torch.ones(2), "1": torch.ones(2)}
+    skeleton = {"map": [["a", {"params": [["w", 0]]}], ["b", {"params": [["w", 1]]}]]}
+    expected = {key: Params({"w": torch.ones(2)}) for key in "ab"}
+    assert same(decode(message(skeleton, tensors)), expected)
+
+
 def test_images_stored_with_channels_last_arrive_plain():
     images = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     (result,) = decode(encode([images]))

@@ -112,8 +112,8 @@ def test_a_client_without_any_label_takes_part_and_has_no_score(tmp_path):
     outcome = play(FedHCA2(LOCAL), federation(parts=member(2, ("parts",), blank)), tmp_path)
     scored = {row.client for row in outcome.rows if row.split == "test"}
     assert scored == {"depth", "edges", "several"}
-    models = outcome.server.models.values()
-    assert all(bool(t.isfinite().all()) for model in models for t in model.values())
+    held = tensors_in([vars(outcome.server), outcome.states])
+    assert all(bool(tensor.isfinite().all()) for _, tensor in held)
 
 
 def test_other_encoders_are_refused_by_name():

@@ -10,22 +10,23 @@ from tests.contract.helpers import overhear
 from tests.values.by_hand import play
 from tests.values.test_fedhca2 import (
     LOCAL,
+    Played,
+    Present,
     _decoded_encoder,  # noqa: F401, makes the model known
     common_update,
-    deltas,
+    ends,
     federation,
     flat,
-    models_said,
+    taken,
 )
 
-from consort.aggregation.combination import Update
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import attention
-from consort.algorithm import Clients
+from consort.algorithms.fedavg_parts import travelling
 from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, one_step, stage
-from consort.engines.scripted import Scripted
-from consort.wire import encode
+from consort.params import Params
+from consort.wire import encode, tensors_in
 
 OFF = {
     "together": 0.0,
@@ -42,7 +43,7 @@ OFF = {
 def test_without_its_ideas_it_is_the_published_one_bit_for_bit(tmp_path):
     ours = play(FedHCA2Plus(LOCAL, **OFF), federation(), tmp_path / "ours", rounds=3)
     published = play(FedHCA2(LOCAL), federation(), tmp_path / "theirs", rounds=3)
-    assert encode(ours.server.models) == encode(published.server.models)
+    assert encode(ends(ours)) == encode(ends(published))
     assert ours.server.weights == published.server.weights
 
 
@@ -50,8 +51,8 @@ def test_every_layer_of_an_encoder_has_a_weight_that_is_learnt_from_cosines():
     algorithm = FedHCA2Plus(
         LOCAL, together=0.0, hyper_lr=0.1, hyper_momentum=0.0, hyper_decay=0.0, guard=False
     )
-    exchanges, servers = overhear(algorithm, federation(), rounds=2)
-    moves = deltas(models_said(exchanges, 2)[1])
+    played = Played(algorithm, rounds=2)
+    servers, moves = played.servers, played.moves(2)
     for client, weights in servers[1].weights.items():
         assert {"encoder.layer", "encoder.norm"} < weights.keys()
         added = servers[1].common | servers[1].attended[client]
@@ -64,10 +65,10 @@ def test_every_layer_of_an_encoder_has_a_weight_that_is_learnt_from_cosines():
 
 def test_encoders_agree_on_what_all_would_do_in_the_same_number_of_steps():
     members = {"c0": {"tasks": {"colour": 3}}, "c1": {"tasks": {"shape": 4}, "train": 90}}
-    exchanges, servers = overhear(FedHCA2Plus(LOCAL, together=0.0), federation(members), rounds=1)
-    steps = {e.call.client: e.reply.content.get("steps") for e in exchanges[:2]}
+    played = Played(FedHCA2Plus(LOCAL, together=0.0), members, rounds=1)
+    steps = {e.call.client: e.reply.content.get("steps") for e in played.exchanges[:2]}
     assert len(set(steps.values())) == 2
-    moves = deltas(models_said(exchanges, 1)[0])
+    servers, moves = played.servers, played.moves(1)
     mean = sum(steps.values()) / 2
     scaled = {client: move * (mean / steps[client]) for client, move in moves.items()}
     torch.testing.assert_close(flat(servers[1].common), common_update(scaled), atol=2e-6, rtol=1e-5)
@@ -96,41 +97,61 @@ def test_a_setback_is_what_was_added_to_the_own_model_and_nothing_else():
 
 
 def test_at_first_there_is_one_encoder_that_moves_as_far_as_clients_do():
-    exchanges, servers = overhear(FedHCA2Plus(LOCAL, together=0.5), federation(), rounds=2)
-    moves = deltas(models_said(exchanges, 2)[0])
+    played = Played(FedHCA2Plus(LOCAL, together=0.5), rounds=2)
+    moves = played.moves(1)
     encoders = [flat(move.only("encoder")) for move in moves.values()]
     mean = sum(encoders) / len(encoders)
     length = sum(float(move.norm()) for move in encoders) / len(encoders)
-    first = servers[0].models
-    for client, model in servers[1].models.items():
-        moved = flat(model.only("encoder")) - flat(first[client].only("encoder"))
+    for client in moves:
+        first, second = played.start(client, 1), played.start(client, 2)
+        moved = flat(second.only("encoder")) - flat(first.only("encoder"))
         torch.testing.assert_close(moved, mean * (length / mean.norm()), atol=2e-6, rtol=1e-5)
-        own = flat(first[client].only("decoders")) + flat(moves[client].only("decoders"))
-        torch.testing.assert_close(flat(model.only("decoders")), own)
-    encoders = [flat(model.only("encoder")) for model in servers[2].models.values()]
+        assert second.only("decoders").equals(travelling(played.model(client, 1)).only("decoders"))
+        own = flat(first.only("decoders")) + flat(moves[client].only("decoders"))
+        torch.testing.assert_close(flat(second.only("decoders")), own)
+    encoders = [flat(played.start(client, 3).only("encoder")) for client in moves]
     assert not torch.equal(encoders[0], encoders[1])
 
 
+def test_while_there_is_one_encoder_the_server_holds_nothing_else():
+    played = Played(FedHCA2Plus(LOCAL, together=1.0), rounds=2)
+    for server in played.servers:
+        held = {id(tensor): tensor.numel() for _, tensor in tensors_in(vars(server))}
+        assert sum(held.values()) == played.start("c0", 1).only("encoder").size
+
+
 def test_who_is_absent_at_first_finds_the_common_encoder_and_its_own_decoders():
-    algorithm = FedHCA2Plus(LOCAL, together=1.0)
-    before = algorithm.start(federation().roster)
-
-    def moved(call):
-        return {"model": call.payload["model"] * 1.1, "steps": 1}
-
-    after = algorithm.round(before, Clients(("c0", "c2"), 1, 5, 0, Scripted(moved), 3))
-    encoders = [model.only("encoder") for model in after.models.values()]
+    here = Present(FedHCA2Plus(LOCAL, together=1.0))
+    after = here.round(here.start, 1, ("c0", "c2"))
+    initial = {c: travelling(here.federation.roster.model(c)) for c in after.owed}
+    own = initial | {c: here.store.models[c, 1] for c in ("c0", "c2")}
+    models = {c: taken(own[c], owed) for c, owed in after.owed.items()}
+    encoders = [model.only("encoder") for model in models.values()]
     assert all(encoder.equals(encoders[0]) for encoder in encoders)
-    assert not encoders[0].equals(before.models["c1"].only("encoder"))
-    assert after.models["c1"].only("decoders").equals(before.models["c1"].only("decoders"))
+    assert not encoders[0].equals(initial["c1"].only("encoder"))
+    assert models["c1"].only("decoders").equals(initial["c1"].only("decoders"))
+
+
+def test_who_is_absent_when_encoders_part_goes_on_from_the_common_one():
+    here = Present(FedHCA2Plus(LOCAL, together=0.2, initial=0.3))
+    one = here.round(here.start, 1)
+    apart = here.round(one, 2, ("c0", "c2"))
+    assert apart.owed["c1"].keys() == {"encoder"}
+    assert apart.owed["c1"] is one.owed["c1"]
+    assert apart.owed["c0"].keys() == {"added", "shares", "round"}
+
+
+def test_encoders_that_have_parted_stay_apart_in_a_run_that_is_made_longer():
+    here = Present(FedHCA2Plus(LOCAL, together=0.1))
+    apart = here.round(here.start, 2)
+    longer = FedHCA2Plus(LOCAL, together=1.0)
+    assert "encoder" not in longer.round(apart, here.clients(3)).owed["c0"]
 
 
 def test_one_step_of_updates_that_cancel_is_none():
-    start = {"w": torch.zeros(2)}
-    there, back = torch.tensor([1.0, 0.0]), torch.tensor([-1.0, 0.0])
-    updates = [Update(start, {"w": there}), Update(start, {"w": back})]
-    assert torch.equal(one_step(updates)["w"], torch.zeros(2))
-    assert torch.equal(one_step(updates[:1])["w"], there)
+    start, there = Params({"w": torch.ones(2)}), Params({"w": torch.tensor([1.0, 0.0])})
+    assert one_step(start, [there, -there]).equals(start)
+    assert one_step(start, [there]).equals(start + there)
 
 
 def test_nothing_that_moved_has_no_direction():

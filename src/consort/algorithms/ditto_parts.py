@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from consort.algorithm import Client, on_client
-from consort.algorithms.fedavg_parts import FedAvgParts
-from consort.algorithms.fedhca2 import install
+from consort.algorithms.fedavg_parts import FedAvgParts, install
 from consort.messages import Payload
 from consort.objectives import pull_towards
 from consort.params import Params

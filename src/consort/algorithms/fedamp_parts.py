@@ -15,8 +15,13 @@ from torch import Tensor
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedamp import attention, squared_distances
-from consort.algorithms.fedavg_parts import FedAvgParts, Server, models_for
-from consort.algorithms.fedhca2 import ENCODER, travelling
+from consort.algorithms.fedavg_parts import (
+    ENCODER,
+    FedAvgParts,
+    Server,
+    models_for,
+    travelling,
+)
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.objectives import pull_towards

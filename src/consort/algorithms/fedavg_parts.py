@@ -17,13 +17,14 @@ from torch import Tensor
 
 from consort.aggregation.cross_attention import Place
 from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.algorithms.fedhca2 import ENCODER, answer, install, travelling
 from consort.local import LocalTraining
 from consort.messages import Each, Payload, Replies
 from consort.objectives import pull_towards
-from consort.params import Params, has_role
+from consort.params import BUFFERS, Params, has_role
 from consort.roster import Roster
 from consort.types import NotNegative
+
+ENCODER, DECODERS = "encoder", "decoders"
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,25 @@ class FedAvgParts(Algorithm[Server]):
         """Scores of the client's own model."""
         install(client, model)
         return {"personal": client.score()}
+
+
+def travelling(model: Params) -> Params:
+    """What is sent: encoder and decoders without their statistics."""
+    return model.only(ENCODER, DECODERS).without(BUFFERS)
+
+
+def install(client: Client, model: Params) -> None:
+    """What was sent, under the client's own heads and statistics."""
+    client.recall("own")
+    model.load_into(client.model)
+
+
+def answer(client: Client) -> Payload:
+    """What is sent of a trained model; the rest is kept."""
+    trained = Params.of(client.model)
+    sent = travelling(trained)
+    client.state["own"] = Params({n: t for n, t in trained.items() if n not in sent})
+    return {"model": sent}
 
 
 def models_for(server: Server, clients: Clients) -> Each:

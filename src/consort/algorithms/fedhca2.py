@@ -13,31 +13,33 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from consort.aggregation.combination import Update, joined
+from consort.aggregation.combination import combined
 from consort.aggregation.conflict_averse import Rescale, conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.aggregation.min_norm import grams
 from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.algorithms.fedavg_parts import DECODERS, ENCODER, travelling
 from consort.local import LocalTraining
 from consort.messages import Each, Payload, Replies
-from consort.params import BUFFERS, Params, has_role
+from consort.params import Params, has_role, mean
 from consort.roster import Roster
 from consort.types import NotNegative, Probability
 
-ENCODER, DECODERS = "encoder", "decoders"
+MODEL, TAKEN = "model", "taken"
 Weights = dict[str, float]
 """By part of the model: the encoder as a whole, and every layer of every decoder."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """What every client was sent last, how much it takes from others, and what that was last time.
+    """What every client is owed, how much it takes from others, and what that was last time.
 
+    Models stay with their clients; `owed` is what each makes of its own before it trains again.
     `weights` are the paper's alpha (of the encoder) and beta (of the layers of decoders), and
     `speeds` their momenta; `common` is its U, and `attended` its A of those who answered last.
     """
 
-    models: dict[str, Params]
+    owed: dict[str, Payload]
     weights: dict[str, Weights]
     speeds: dict[str, Weights]
     common: Params
@@ -66,40 +68,35 @@ class FedHCA2(Algorithm[Server]):
     """Whether learnt weights stay between 0 and 1; else only what is used of them does."""
 
     def start(self, roster: Roster) -> Server:
-        """The common initial encoder and everybody's own decoders."""
+        """Everybody is owed the common initial encoder, and has decoders of its own."""
         encoder = travelling(roster.shared(ENCODER))
-        models = {c: encoder | travelling(roster.model(c)) for c in roster.ids}
         weights = {
-            c: dict.fromkeys(map(self.part_of, model), self.initial) for c, model in models.items()
+            c: dict.fromkeys(map(self.part_of, travelling(roster.model(c))), self.initial)
+            for c in roster.ids
         }
         speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
-        return Server(models, weights, speeds, Params({}), {}, roster.alike())
+        owed = {c: {ENCODER: encoder} for c in roster.ids}
+        return Server(owed, weights, speeds, Params({}), {}, roster.alike())
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; then weights are learnt, and with them models are put together."""
-        replies = clients.ask(self.train, model=models_for(server, clients))
-        after: dict[str, Params] = replies.each("model")
-        updates = {c: Update(server.models[c], model) for c, model in after.items()}
-        encoders = [part(update, ENCODER) for update in updates.values()]
-        added = [server.common] if server.attended else []
-        products = grams([*encoders, *added], self.part_of)
-        weights, speeds = self.learnt(server, replies, updates, products)
-        shares = {c: self.shares(after[c], weights[c]) for c in updates}
-        common, mixed = joined(
-            encoders,
-            self.factors(replies, products).tolist(),
-            list(shares.values()),
-            groups(list(updates), server.alike),
-        )
+        """Everybody trains; then weights are learnt, and with them it is said what to add."""
+        replies = clients.ask(self.train, owed=owed_to(server, clients))
+        updates: dict[str, Params] = replies.each("update")
+        encoders = {c: update.only(ENCODER) for c, update in updates.items()}
+        decoders = {c: update.only(DECODERS) for c, update in updates.items()}
+        last = [server.common] if server.attended else []
+        products = grams([*encoders.values(), *last], self.part_of)
+        weights, speeds = self.learnt(server, replies, decoders, products)
+        common = combined(list(encoders.values()), self.factors(replies, products))
         regard = Regard()
-        decoders = {c: part(update, DECODERS) for c, update in updates.items()}
         attended = self.attended(decoders, regard)
-        models = {
-            client: encoder | plus(after[client].only(DECODERS), attended[client], shares[client])
-            for client, encoder in zip(updates, mixed, strict=True)
+        owed = {
+            c: self.owed(encoders[c], group, common | attended[c], weights[c])
+            | {"round": clients.round}
+            for c, group in groups(encoders, server.alike).items()
         }
         self.note(clients, weights, regard)
-        return Server(server.models | models, weights, speeds, common, attended, server.alike)
+        return Server(server.owed | owed, weights, speeds, common, attended, server.alike)
 
     def part_of(self, name: str) -> str:
         """The part of the model that a parameter shares its weight with."""
@@ -109,7 +106,7 @@ class FedHCA2(Algorithm[Server]):
         self,
         server: Server,
         replies: Replies,
-        updates: Mapping[str, Update],
+        decoders: Mapping[str, Params],
         products: Mapping[str, Tensor],
     ) -> tuple[dict[str, Weights], dict[str, Weights]]:
         """One step for the weights of those who trained from what was added to them last time.
@@ -121,8 +118,7 @@ class FedHCA2(Algorithm[Server]):
         for place, client in enumerate(replies):
             if client not in server.attended:
                 continue
-            decoders = part(updates[client], DECODERS)
-            seen = grams([decoders, server.attended[client]], self.part_of)
+            seen = grams([decoders[client], server.attended[client]], self.part_of)
             slopes = {p: self.slope(matrix, place) for p, matrix in products.items()}
             slopes |= {p: self.slope(matrix, 0) for p, matrix in seen.items()}
             speeds[client] = {
@@ -143,13 +139,19 @@ class FedHCA2(Algorithm[Server]):
         """Every encoder's factor in the paper's U, which is best for the one it is worst for."""
         return conflict_averse_factors(whole(products, len(replies)), self.c, self.rescale)
 
-    def attended(self, decoders: Mapping[str, Update], regard: Regard) -> dict[str, Params]:
+    def attended(self, decoders: Mapping[str, Params], regard: Regard) -> dict[str, Params]:
         """The paper's A: what decoders see in each other."""
         return attend(decoders, regard=regard)
 
-    def shares(self, model: Params, weights: Weights) -> dict[str, float]:
-        """The weight of what others contribute to each parameter."""
-        return {name: cut(weights[self.part_of(name)]) for name in model}
+    def owed(
+        self, own: Params, group: Sequence[Params], added: Params, weights: Weights
+    ) -> Payload:
+        """What a client adds to its model; with others like it, that leads to their mean step."""
+        shares = {p: cut(w) for p, w in weights.items()}
+        if len(group) > 1:
+            step = self.plus(mean(group) - own, added, shares)
+            added, shares = added | step, shares | dict.fromkeys(map(self.part_of, step), 1.0)
+        return {"added": added, "shares": shares}
 
     def note(self, clients: Clients, weights: Mapping[str, Weights], regard: Regard) -> None:
         """Keeps the weights of this round's clients, and who attended to whom, for pictures."""
@@ -160,51 +162,49 @@ class FedHCA2(Algorithm[Server]):
             clients.note("attention", share, part=pair)
 
     @on_client
-    def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the model that was put together for this client."""
-        install(client, model)
+    def train(self, client: Client, owed: Payload) -> Payload:
+        """Local epochs from the own model and what is owed to it; what they changed is sent."""
+        before = self.install(client, owed)
         self.local.run(client)
-        return answer(client)
+        return self.answer(client, owed, before)
+
+    def install(self, client: Client, owed: Payload) -> Params:
+        """The own model with what is owed to it; of that model, what travels."""
+        client.recall(MODEL)
+        model = travelling(Params.of(client.model))
+        if ENCODER in owed:
+            model |= owed[ENCODER]
+        elif client.state.get(TAKEN) != owed["round"]:  # else it is an answer that was lost
+            model = self.plus(model, owed["added"], owed["shares"])
+        model.load_into(client.model)
+        return model
+
+    def answer(self, client: Client, owed: Payload, before: Params) -> Payload:
+        """The update of the trained model, which is kept."""
+        client.state[MODEL] = Params.of(client.model)
+        client.state[TAKEN] = owed.get("round", 0)
+        return {"update": travelling(client.state[MODEL]) - before}
+
+    def plus(self, model: Params, added: Params, shares: Weights) -> Params:
+        """A model and what others contribute to it, every parameter times its share."""
+        return Params(
+            {n: torch.add(t, added[n], alpha=shares[self.part_of(n)]) for n, t in model.items()}
+        )
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
         """Everybody's own model on its own data."""
-        return clients.ask(self.test, model=models_for(server, clients))
+        return clients.ask(self.test, owed=owed_to(server, clients))
 
     @on_client
-    def test(self, client: Client, model: Params) -> Payload:
+    def test(self, client: Client, owed: Payload) -> Payload:
         """Scores of the client's own model."""
-        install(client, model)
+        self.install(client, owed)
         return {"personal": client.score()}
 
 
-def travelling(model: Params) -> Params:
-    """What is sent: encoder and decoders without their statistics."""
-    return model.only(ENCODER, DECODERS).without(BUFFERS)
-
-
-def install(client: Client, model: Params) -> None:
-    """What was sent, under the client's own heads and statistics."""
-    client.recall("own")
-    model.load_into(client.model)
-
-
-def answer(client: Client) -> Payload:
-    """What is sent of a trained model; the rest is kept."""
-    trained = Params.of(client.model)
-    sent = travelling(trained)
-    client.state["own"] = Params({n: t for n, t in trained.items() if n not in sent})
-    return {"model": sent}
-
-
-def models_for(server: Server, clients: Clients) -> Each:
-    """Everybody's own model."""
-    return Each({client: server.models[client] for client in clients.ids})
-
-
-def part(update: Update, role: str) -> Update:
-    """The part of an update with this role."""
-    names = [name for name in update if has_role(name, role)]
-    return Update(update.before, {name: update.after[name] for name in names})
+def owed_to(server: Server, clients: Clients) -> Each:
+    """What everybody is owed."""
+    return Each({client: server.owed[client] for client in clients.ids})
 
 
 def whole(products: Mapping[str, Tensor], count: int) -> Tensor:
@@ -212,19 +212,12 @@ def whole(products: Mapping[str, Tensor], count: int) -> Tensor:
     return torch.stack(list(products.values())).sum(0)[:count, :count]
 
 
-def groups(clients: Sequence[str], alike: Mapping[str, str]) -> list[list[int]]:
-    """For every client the places of those that are like it, itself among them."""
-    return [
-        [place for place, other in enumerate(clients) if alike[other] == alike[client]]
-        for client in clients
-    ]
-
-
-def plus(model: Params, added: Params, shares: Mapping[str, float]) -> Params:
-    """A model and what others contribute to it, every parameter times its share."""
-    return Params(
-        {name: torch.add(t, added[name], alpha=shares[name]) for name, t in model.items()}
-    )
+def groups(encoders: Mapping[str, Params], alike: Mapping[str, str]) -> dict[str, list[Params]]:
+    """For every client the encoders of those that are like it, its own among them."""
+    return {
+        client: [encoder for other, encoder in encoders.items() if alike[other] == alike[client]]
+        for client in encoders
+    }
 
 
 def cut(weight: float) -> float:

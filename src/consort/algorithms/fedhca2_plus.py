@@ -10,31 +10,21 @@ The recipe fedhca2/ablation runs it without each of these ideas.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from consort.aggregation.combination import Update
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.aggregation.min_norm import gram
 from consort.algorithm import Client, Clients, on_client
-from consort.algorithms.fedhca2 import (
-    ENCODER,
-    FedHCA2,
-    Server,
-    Weights,
-    answer,
-    install,
-    models_for,
-    part,
-    whole,
-)
+from consort.algorithms.fedavg_parts import ENCODER
+from consort.algorithms.fedhca2 import FedHCA2, Server, Weights, owed_to, whole
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
-from consort.params import BUFFERS, Params, has_role
+from consort.params import Params, has_role
 from consort.types import NotNegative, Probability
 
 REACHED = "loss reached"
@@ -62,14 +52,14 @@ class FedHCA2Plus(FedHCA2):
 
     def round(self, server: Server, clients: Clients) -> Server:
         """At first there is one encoder for everybody; later each is put together as published."""
-        if clients.round > self.together * clients.rounds or not is_one(server.models.values()):
+        one = all(ENCODER in owed for owed in server.owed.values())
+        if clients.round > self.together * clients.rounds or not one:
             return super().round(server, clients)
-        replies = clients.ask(self.train, model=models_for(server, clients))
-        after: dict[str, Params] = replies.each("model")
-        updates = [part(Update(server.models[c], model), ENCODER) for c, model in after.items()]
-        one = one_step(updates)
-        models = {c: model | after.get(c, {}) | one for c, model in server.models.items()}
-        return replace(server, models=models)
+        replies = clients.ask(self.train, owed=owed_to(server, clients))
+        updates = [update.only(ENCODER) for update in replies.each("update").values()]
+        start: Params = next(iter(server.owed.values()))[ENCODER]
+        agreed = {ENCODER: one_step(start, updates)}
+        return replace(server, owed=dict.fromkeys(server.owed, agreed))
 
     def part_of(self, name: str) -> str:
         """The stage or layer that a parameter shares its weight with."""
@@ -81,11 +71,11 @@ class FedHCA2Plus(FedHCA2):
         self,
         server: Server,
         replies: Replies,
-        updates: Mapping[str, Update],
+        decoders: Mapping[str, Params],
         products: Mapping[str, Tensor],
     ) -> tuple[dict[str, Weights], dict[str, Weights]]:
         """One step as published; but whoever was set back takes half as much from now on."""
-        weights, speeds = super().learnt(server, replies, updates, products)
+        weights, speeds = super().learnt(server, replies, decoders, products)
         for client, reply in replies.items():
             if reply.get("setback", 0.0) > 0:
                 weights[client] = {p: w / 2 for p, w in server.weights[client].items()}
@@ -109,36 +99,30 @@ class FedHCA2Plus(FedHCA2):
         scaled = scales[:, None] * whole(products, len(replies)) * scales
         return scales * conflict_averse_factors(scaled, self.c, self.rescale)
 
-    def attended(self, decoders: Mapping[str, Update], regard: Regard) -> dict[str, Params]:
+    def attended(self, decoders: Mapping[str, Params], regard: Regard) -> dict[str, Params]:
         """What decoders see in those that moved in their direction."""
         return attend(decoders, self.temperature, regard)
 
     @on_client
-    def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the model that was put together for this client."""
-        install(client, model)
+    def train(self, client: Client, owed: Payload) -> Payload:
+        """Local epochs as published, and how much of a setback what was owed is."""
+        before = self.install(client, owed)
         loss = setback(client, self.local) if self.guard else {}
         steps = self.local.run(client).steps
         if self.guard:
             remember(client, self.local)
-        return answer(client) | {"steps": steps} | loss
+        return self.answer(client, owed, before) | {"steps": steps} | loss
 
 
-def is_one(models: Iterable[Params]) -> bool:
-    """Whether all have the same encoder, as they no longer do in a run that was made longer."""
-    encoders = [model.only(ENCODER).without(BUFFERS) for model in models]
-    return all(encoder.equals(encoders[0]) for encoder in encoders)
-
-
-def one_step(updates: Sequence[Update]) -> Params:
-    """From where all of them started in the direction of their mean, as far as they mostly went.
+def one_step(start: Params, updates: Sequence[Params]) -> Params:
+    """From where all of them started, in the direction of their mean, as far as they mostly went.
 
     Updates of unlike tasks are all but orthogonal: the mean of n is √n times shorter than each.
     """
     products = gram(updates)
     length = math.sqrt(max(float(products.mean()), 0.0))
     stretch = float(products.diagonal().sqrt().mean()) / length if length else 1.0
-    start, share = updates[0].before, stretch / len(updates)
+    share = stretch / len(updates)
     return Params(
         {name: start[name] + share * sum(u[name] for u in updates) for name in updates[0]}
     )

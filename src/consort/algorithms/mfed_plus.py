@@ -8,15 +8,14 @@ alike count more for each other, and a task that was set back is pulled less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from consort.aggregation.combination import Update
 from consort.aggregation.min_norm import gram
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
-from consort.algorithms.fedhca2_plus import is_one, one_step, remember, setback
+from consort.algorithms.fedhca2_plus import one_step, remember, setback
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import BUFFERS, Params, mean
@@ -66,15 +65,15 @@ class MFedPlus(Algorithm[Server]):
         starts = server.models if together else pulled(server)
         replies = clients.ask(self.train, model=models_for(starts, server.alike, clients))
         trained = means(replies, server.alike)
-        moves = {t: Update(encoder(starts[t]), encoder(model)) for t, model in trained.items()}
+        moves = {t: encoder(model) - encoder(starts[t]) for t, model in trained.items()}
         models = server.models | trained
         if together and moves:
-            one = one_step(list(moves.values()))
+            one = one_step(encoder(next(iter(starts.values()))), list(moves.values()))
             return replace(server, models={task: model | one for task, model in models.items()})
         return self.apart(replace(server, models=models), moves, replies, clients)
 
     def apart(
-        self, server: Server, moves: Mapping[str, Update], replies: Replies, clients: Clients
+        self, server: Server, moves: Mapping[str, Params], replies: Replies, clients: Clients
     ) -> Server:
         """Affinities and pulls are found anew."""
         affinities = server.affinities
@@ -123,6 +122,12 @@ def encoder(model: Params) -> Params:
     return model.only(ENCODER).without(BUFFERS)
 
 
+def is_one(models: Iterable[Params]) -> bool:
+    """Whether all have the same encoder, as they no longer do in a run that was made longer."""
+    encoders = list(map(encoder, models))
+    return all(one.equals(encoders[0]) for one in encoders)
+
+
 def pulled(server: Server) -> dict[str, Params]:
     """Every task's model with its encoder pulled towards the mean by its affinities."""
     encoders = {task: encoder(model) for task, model in server.models.items()}
@@ -135,7 +140,7 @@ def pulled(server: Server) -> dict[str, Params]:
     return found
 
 
-def similar(moves: Mapping[str, Update], known: Affinities) -> Affinities:
+def similar(moves: Mapping[str, Params], known: Affinities) -> Affinities:
     """The cosines between the moves of tasks, at least 0; others stay as they are known."""
     products = gram(list(moves.values()))
     lengths = products.diagonal().clamp(min=0).sqrt()

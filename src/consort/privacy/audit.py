@@ -26,7 +26,7 @@ from consort.privacy.attacks.membership import Membership
 from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.attacks.similarity import Perceptual
 from consort.privacy.obfuscation import FpDfsn
-from consort.privacy.traffic import Update, last_traffic, updates, whole_models
+from consort.privacy.traffic import Update, last_traffic, params_in, updates, whole_models
 from consort.privacy.victim import Victim
 from consort.run import Run
 from consort.run_folder import read_description, written_recipe
@@ -113,8 +113,9 @@ def attacked(
         perceptual,
     )
     directions: list[Update] = []
+    known = known_model(run, client, blueprint.params)
     for call, reply in heard:
-        directions += updates(call, reply, blueprint.params)
+        directions += updates(call, reply, known)
     model, whose = _exposed(run, victim, heard)
     algorithm = run.algorithm.with_local(federation.members[client].local)
     local = getattr(algorithm, "local", LocalTraining())
@@ -128,6 +129,18 @@ def attacked(
         victim.information(model),
         victim.rescale(way, clean) if way and clean else None,
     )
+
+
+def known_model(run: Run, client: str, initial: Params) -> Params:
+    """What a client had before the last round, as far as all of its messages add up to it.
+
+    What never leaves the client is taken for what it was at first.
+    """
+    reported = reported_model(run, client, back=1)
+    if reported is None:
+        return initial
+    (model,) = params_in(Params.of(reported.model), initial)
+    return initial | model.without(*run.algorithm.private)
 
 
 def described(call: Call, reply: Reply) -> list[Sent]:

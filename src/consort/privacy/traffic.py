@@ -92,20 +92,22 @@ class Update:
     """Whether up and down are known: a difference of models tells, a bare update does not."""
 
 
-def updates(call: Call, reply: Reply, initial: Params) -> list[Update]:
+def updates(call: Call, reply: Reply, known: Params) -> list[Update]:
     """What can be taken for gradients in a reply, the largest first.
 
-    What was sent is a model if it is nearer to a received one, or to the first of all, than to
-    zero; and else an update. Parameters that never travel are taken for what they were at first.
+    What was received is a model, and not something to add to one, if it is nearer to the known one
+    than to zero. What was sent is a model if it is nearer to a received one than to zero, or to the
+    known one where none was received; and else an update.
     """
-    received = sorted(params_in(call.payload, initial), key=Params.norm)
-    known = initial | (received[-1] if received else {})
+    received = [params for params in params_in(call.payload, known) if _before(params, [known])]
+    largest = max(received, key=Params.norm, default=known)
     found = []
-    for sent in params_in(reply.content, initial):
-        before = _before(sent, [*received, initial])
+    for sent in params_in(reply.content, known):
+        whole = [model for model in received if sent.keys() <= model.keys()]
+        before = _before(sent, whole or [known])
         moved = (sent if before is None else before - sent).without(BUFFERS)
         if moved and moved.norm() > 0:
-            found.append(Update(known | (before or {}), moved, before is not None))
+            found.append(Update(known | largest | (before or {}), moved, before is not None))
     return sorted(found, key=lambda update: update.direction.size, reverse=True)
 
 

@@ -56,9 +56,12 @@ class Reported(NamedTuple):
     round: int
 
 
-def reported_model(run: Run, client: str) -> Reported | None:
-    """Asks a client to score its models, and keeps the one that the run's algorithm reports."""
-    saved = run.saved()
+def reported_model(run: Run, client: str, back: int = 0) -> Reported | None:
+    """Asks a client to score its models, and keeps the one that the run's algorithm reports.
+
+    After the last finished round, or so many rounds `back`.
+    """
+    saved = run.saved(back)
     if saved is None:
         return None
     run.federation.compute.apply()

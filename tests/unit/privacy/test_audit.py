@@ -9,10 +9,11 @@ from statistics import fmean
 
 import pytest
 import torch
-from tests.helpers import tiny_member
+from tests.helpers import assert_same, tiny_member
 from tests.unit.cli.command import RECIPE, consort
 
-from consort.assembly import prepare_run
+from consort.assembly import prepare_run, resume_run
+from consort.checkpoint import StateStore
 from consort.cli.show_audit import distinct
 from consort.client import Client
 from consort.data.examples import Examples
@@ -21,8 +22,8 @@ from consort.local import LocalTraining
 from consort.params import Params
 from consort.privacy.attacks.membership import Membership
 from consort.privacy.attacks.recovery import Recovery
-from consort.privacy.audit import audit, kind_of
-from consort.privacy.traffic import Update
+from consort.privacy.audit import audit, kind_of, known_model
+from consort.privacy.traffic import Update, last_traffic, updates
 from consort.privacy.victim import Victim
 from consort.recipe_file import load_recipe
 from consort.report.audit import NO_GUARANTEE, write_audit
@@ -88,10 +89,11 @@ scale = 0.1
 """
 
 
-def finished(folder, name, about):
-    """A run of one round."""
+def finished(folder, name, about, rounds=1):
+    """A run of one round, or more."""
     recipe = folder / "recipe.toml"
-    recipe.write_text(f"{HEAD}{about}[algorithms.{name}]\n")
+    head = HEAD.replace("rounds = 1", f"rounds = {rounds}")
+    recipe.write_text(f"{head}{about}[algorithms.{name}]\n")
     prepare_run(load_recipe(recipe, None, []), name, 0, folder / "run").go()
     return folder / "run"
 
@@ -121,6 +123,21 @@ def test_a_guarantee_is_told_with_its_price(tmp_path):
     assert NO_GUARANTEE not in page
     assert "counted by client" in page
     assert "ε = " in page
+
+
+def test_bare_updates_are_attacked_with_the_model_that_they_were_made_from(tmp_path):
+    folder = finished(tmp_path, "fedhca2", VECTORS, rounds=3)
+    run = resume_run(folder)
+    client = run.federation.client_ids[0]
+    ((call, reply),) = last_traffic(run, [client]).exchanges
+    initial = run.federation.initial(client)
+    known = known_model(run, client, initial)
+    (found,) = updates(call, reply, known)
+    assert_same(found.direction, reply.content["update"])
+    assert_same(found.model.only("heads"), initial.only("heads"))
+    after = StateStore(folder / "clients").load(client, (4, 0))["model"].only("encoder")
+    torch.testing.assert_close(dict(found.model.only("encoder") + found.direction), dict(after))
+    assert isinstance(audit(folder, 3).findings[0].inversion, Recovery)
 
 
 @pytest.mark.parametrize("name", ["fedproto", "local_only", "fedmh", "lg_fedavg"])

@@ -105,6 +105,15 @@ def test_a_model_that_was_not_sent_out_is_compared_with_the_first():
     assert found.signed
 
 
+def test_what_is_to_be_added_to_a_model_is_no_model_that_was_trained():
+    known = Params({"encoder.w": torch.tensor([3.0, 4.0])})
+    added, update = (Params({"encoder.w": torch.tensor([0.1, x])}) for x in (0.2, 0.25))
+    (found,) = updates(*message({"owed": {"added": added}}, {"update": update}), known)
+    assert_same(found.model, known)
+    assert_same(found.direction, update)
+    assert not found.signed
+
+
 def test_models_are_whole_without_statistics_but_not_without_a_head():
     names = ("encoder.w", "heads.t.w", "buffers.encoder.m")
     initial = Params({name: torch.ones(2) for name in names})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from consort.errors import Failure
 from consort.messages import Payload
 from consort.metrics.verification import Verification
 from consort.models.multitask import MultiTaskModel
+from consort.params import Params
 from consort.scoring import score
 from consort.tasks import Task
 
@@ -66,6 +68,22 @@ class Client:
         """Loads the parameters remembered under a key into the model, if there are any yet."""
         if key in self.state:
             self.state[key].load_into(self.model)
+
+    @contextmanager
+    def beside(self, key: str) -> Iterator[None]:
+        """For a while another model in the place of the own one: what was kept under a key, if any.
+
+        Each has BatchNorm statistics of its own, also where these do not travel.
+        """
+        own = Params.of(self.model, whole=True)
+        if key in self.state:
+            self.state[key].load_into(self.model, whole=True)
+        yield
+        own.load_into(self.model, whole=True)
+
+    def keep(self, key: str) -> None:
+        """Remembers the model as it is, with its statistics, for `beside`."""
+        self.state[key] = Params.of(self.model, whole=True)
 
     def score(self, model: MultiTaskModel | None = None) -> Payload:
         """The metrics of the model (or of another) as it is now, on validation and test data."""

@@ -34,6 +34,11 @@ def slots(module: nn.Module) -> Mapping[str, Tensor]:
     return own() if own else {**dict(module.named_parameters()), **statistics(module)}
 
 
+def everything(module: nn.Module) -> dict[str, Tensor]:
+    """The same, and the running statistics also where they do not take part."""
+    return {**slots(module), **statistics(module)}
+
+
 def statistics(module: nn.Module) -> dict[str, Tensor]:
     """The running statistics of a module, each under `buffers.<name>`.
 
@@ -71,19 +76,19 @@ class Params(Mapping[str, Tensor]):
         self._tensors = dict(tensors)
 
     @classmethod
-    def of(cls, module: nn.Module) -> Params:
-        """A copy of a module's parameters (and of its travelling buffers).
+    def of(cls, module: nn.Module, whole: bool = False) -> Params:
+        """A copy of a module's parameters and of its travelling buffers; of a `whole`, of all.
 
         Always laid out plainly, however the module stores them, so that sums over a model
         have the same bits before and after a journey.
         """
         plain = torch.contiguous_format
-        live = slots(module)
+        live = everything(module) if whole else slots(module)
         return cls({name: t.detach().clone(memory_format=plain) for name, t in live.items()})
 
-    def load_into(self, module: nn.Module) -> None:
+    def load_into(self, module: nn.Module, whole: bool = False) -> None:
         """Overwrites the tensors of the same names in a module; the others stay."""
-        live = slots(module)
+        live = everything(module) if whole else slots(module)
         targets = []
         for name, source in self._tensors.items():
             target = live.get(name)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.helpers import tiny_federation
 from tests.values.by_hand import (
     Quadratic,
     assert_close,
@@ -17,6 +18,7 @@ from tests.values.by_hand import (
 
 from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg
+from consort.algorithms.local_only import LocalOnly
 from consort.federation import Federation
 from consort.local import LocalTraining
 from consort.wire import encode
@@ -106,3 +108,22 @@ def test_a_client_that_was_absent_keeps_its_personal_model(tmp_path):
     second = {client for client, state in rounds[1].states.items() if state}
     assert second > {trained}, "choose rounds in which different clients take part"
     assert encode(personal(rounds[1], trained)) == encode(personal(rounds[0], trained))
+
+
+@pytest.mark.usefixtures("normed_encoder")
+def test_each_of_the_two_models_has_local_statistics_of_its_own(tmp_path):
+    whole = LocalTraining(lr=0.2, batch=1000)  # in one batch, so that the order does not matter
+
+    def played(algorithm):
+        federation = tiny_federation(3, model={"name": "normed"}, batchnorm="local")
+        return play(algorithm, federation, tmp_path / algorithm.__class__.__name__, rounds=3).states
+
+    both, shared, alone = map(played, (Ditto(whole, strength=0.0), FedAvg(whole), LocalOnly(whole)))
+    for client, state in both.items():
+        assert encode(state["batchnorm statistics"]) == encode(
+            shared[client]["batchnorm statistics"]
+        )
+        own = alone[client]["batchnorm statistics"]
+        for name, seen in state["personal"].only("buffers").items():
+            torch.testing.assert_close(seen, own[name])
+            assert not torch.equal(seen, state["batchnorm statistics"][name])

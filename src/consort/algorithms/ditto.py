@@ -16,6 +16,8 @@ from consort.objectives import pull_towards
 from consort.params import Params
 from consort.types import Count, NotNegative
 
+PERSONAL = "personal"
+
 
 @dataclass(frozen=True)
 class Ditto(FedAvg):
@@ -30,12 +32,15 @@ class Ditto(FedAvg):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's work for the others, then the personal model."""
+        if PERSONAL not in client.state:
+            model.load_into(client.model)
+            client.keep(PERSONAL)
         answer = super().train(client, model)
-        client.state.get("personal", model).load_into(client.model)
-        replace(self.local, epochs=self.personal_epochs, steps=None).run(
-            client, adjust=pull_towards(model, self.strength)
-        )
-        client.state["personal"] = Params.of(client.model)
+        with client.beside(PERSONAL):
+            replace(self.local, epochs=self.personal_epochs, steps=None).run(
+                client, adjust=pull_towards(model, self.strength)
+            )
+            client.keep(PERSONAL)
         return answer
 
     @on_client
@@ -43,5 +48,5 @@ class Ditto(FedAvg):
         """Scores of the global model and of the personal one."""
         model.load_into(client.model)
         received = client.score()
-        client.recall("personal")
-        return {"global": received, "personal": client.score()}
+        with client.beside(PERSONAL):
+            return {"global": received, "personal": client.score()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from consort.algorithm import Client, on_client
+from consort.algorithms.ditto import PERSONAL
 from consort.algorithms.fedavg_parts import FedAvgParts, install
 from consort.messages import Payload
 from consort.objectives import pull_towards
@@ -27,14 +28,15 @@ class DittoParts(FedAvgParts):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's work for the others, then the personal model."""
-        install(client, model)
-        personal = client.state.get("personal", Params.of(client.model))
+        if PERSONAL not in client.state:
+            install(client, model)
+            client.keep(PERSONAL)
         answer = super().train(client, model)
-        personal.load_into(client.model)
-        replace(self.local, epochs=self.personal_epochs, steps=None).run(
-            client, adjust=pull_towards(model, self.strength)
-        )
-        client.state["personal"] = Params.of(client.model)
+        with client.beside(PERSONAL):
+            replace(self.local, epochs=self.personal_epochs, steps=None).run(
+                client, adjust=pull_towards(model, self.strength)
+            )
+            client.keep(PERSONAL)
         return answer
 
     @on_client
@@ -42,5 +44,5 @@ class DittoParts(FedAvgParts):
         """Scores of the personal model, and of what was received under the own heads."""
         install(client, model)
         received = client.score()
-        client.recall("personal")
-        return {"global": received, "personal": client.score()}
+        with client.beside(PERSONAL):
+            return {"global": received, "personal": client.score()}

@@ -49,7 +49,7 @@ def aggregate(_: str) -> dict[str, float]:
     algorithm = FedHCA2()
     weights = {c: dict.fromkeys(map(algorithm.part_of, u), 0.1) for c, u in answers.items()}
     speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
-    owed = {c: {"encoder": Params({})} for c in ids}
+    owed = {c: {"start": Params({})} for c in ids}
     server = Server(owed, weights, speeds, Params({}), {}, {c: c for c in ids})
     engine = Scripted(lambda call: {"update": answers[call.client]})
     clients = Clients(tuple(ids), 2, 9, 0, engine, CLIENTS)

@@ -85,8 +85,8 @@ def part_of(name, parts):
 def taken(own, owed):
     """What a client makes of its model and what it is owed, every parameter times its share."""
     own, shares = travelling(own), owed.get("shares", {})
-    if "encoder" in owed:
-        return own | owed["encoder"]
+    if "start" in owed:
+        return own | owed["start"]
     added = {n: (t, shares[part_of(n, shares)]) for n, t in owed["added"].items()}
     return Params({n: torch.add(t, added[n][0], alpha=added[n][1]) for n, t in own.items()})
 
@@ -145,8 +145,8 @@ def test_what_travels_is_encoder_and_decoders_without_statistics():
         whole = travelling(played.federation.roster.model(exchange.call.client))
         owed = exchange.call.payload["owed"]
         if exchange.call.round == 1 and not exchange.call.evaluation:
-            assert owed.keys() == {"encoder"}
-            assert owed["encoder"].equals(whole.only("encoder"))
+            assert owed.keys() == {"start"}
+            assert owed["start"].equals(whole.only("encoder"))
         else:
             assert owed.keys() == {"added", "shares", "round"}
             assert owed["added"].shapes == whole.shapes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,19 +18,20 @@ from tests.values.test_fedhca2 import (
     ends,
     federation,
     flat,
-    taken,
 )
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import attention
-from consort.algorithms.fedavg_parts import travelling
+from consort.algorithms.fedavg_parts import FedAvgParts, place, travelling
 from consort.algorithms.fedhca2 import FedHCA2
-from consort.algorithms.fedhca2_plus import FedHCA2Plus, one_step, stage
+from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
+from consort.algorithms.local_only import LocalOnly
 from consort.params import Params
 from consort.wire import encode, tensors_in
 
 OFF = {
     "together": 0.0,
+    "choose": False,
     "temperature": 0.0,
     "stages": False,
     "cosine": False,
@@ -96,62 +98,75 @@ def test_a_setback_is_what_was_added_to_the_own_model_and_nothing_else():
     assert found == [0.0] * 3
 
 
-def test_at_first_there_is_one_encoder_that_moves_as_far_as_clients_do():
-    played = Played(FedHCA2Plus(LOCAL, together=0.5), rounds=2)
-    moves = played.moves(1)
-    encoders = [flat(move.only("encoder")) for move in moves.values()]
-    mean = sum(encoders) / len(encoders)
-    length = sum(float(move.norm()) for move in encoders) / len(encoders)
-    for client in moves:
-        first, second = played.start(client, 1), played.start(client, 2)
-        moved = flat(second.only("encoder")) - flat(first.only("encoder"))
-        torch.testing.assert_close(moved, mean * (length / mean.norm()), atol=2e-6, rtol=1e-5)
-        assert second.only("decoders").equals(travelling(played.model(client, 1)).only("decoders"))
-        own = flat(first.only("decoders")) + flat(moves[client].only("decoders"))
-        torch.testing.assert_close(flat(second.only("decoders")), own)
-    encoders = [flat(played.start(client, 3).only("encoder")) for client in moves]
-    assert not torch.equal(encoders[0], encoders[1])
+def test_at_first_it_is_fedavg_of_parts(tmp_path):
+    algorithm = FedHCA2Plus(LOCAL, together=1.0, choose=False)
+    ours = play(algorithm, federation(), tmp_path / "ours", rounds=3)
+    plain = play(FedAvgParts(LOCAL), federation(), tmp_path / "plain", rounds=3)
+    for client, model in plain.server.models.items():
+        found = ours.server.owed[client]["start"]
+        torch.testing.assert_close(flat(found), flat(model), atol=2e-6, rtol=1e-5)
 
 
-def test_while_there_is_one_encoder_the_server_holds_nothing_else():
+def test_while_there_is_one_model_the_server_holds_nothing_else():
     played = Played(FedHCA2Plus(LOCAL, together=1.0), rounds=2)
-    for server in played.servers:
+    for server in played.servers[1:]:
         held = {id(tensor): tensor.numel() for _, tensor in tensors_in(vars(server))}
-        assert sum(held.values()) == played.start("c0", 1).only("encoder").size
+        starts = [owed["start"] for owed in server.owed.values()]
+        places = {place(name, t): t.numel() for model in starts for name, t in model.items()}
+        assert sum(held.values()) == sum(places.values())
 
 
-def test_who_is_absent_at_first_finds_the_common_encoder_and_its_own_decoders():
+def test_who_is_absent_at_first_finds_the_common_model():
     here = Present(FedHCA2Plus(LOCAL, together=1.0))
     after = here.round(here.start, 1, ("c0", "c2"))
-    initial = {c: travelling(here.federation.roster.model(c)) for c in after.owed}
-    own = initial | {c: here.store.models[c, 1] for c in ("c0", "c2")}
-    models = {c: taken(own[c], owed) for c, owed in after.owed.items()}
-    encoders = [model.only("encoder") for model in models.values()]
-    assert all(encoder.equals(encoders[0]) for encoder in encoders)
-    assert not encoders[0].equals(initial["c1"].only("encoder"))
-    assert models["c1"].only("decoders").equals(initial["c1"].only("decoders"))
+    found = after.owed["c1"]["start"]
+    initial = travelling(here.federation.roster.model("c1"))
+    assert found.keys() == initial.keys()
+    assert found.only("encoder").equals(after.owed["c0"]["start"].only("encoder"))
+    assert not found.only("encoder").equals(initial.only("encoder"))
 
 
-def test_who_is_absent_when_encoders_part_goes_on_from_the_common_one():
+def test_who_is_absent_when_models_part_goes_on_from_the_common_one():
     here = Present(FedHCA2Plus(LOCAL, together=0.2, initial=0.3))
     one = here.round(here.start, 1)
     apart = here.round(one, 2, ("c0", "c2"))
-    assert apart.owed["c1"].keys() == {"encoder"}
+    assert apart.owed["c1"].keys() == {"start"}
     assert apart.owed["c1"] is one.owed["c1"]
     assert apart.owed["c0"].keys() == {"added", "shares", "round"}
 
 
-def test_encoders_that_have_parted_stay_apart_in_a_run_that_is_made_longer():
+def test_models_that_have_parted_stay_apart_in_a_run_that_is_made_longer():
     here = Present(FedHCA2Plus(LOCAL, together=0.1))
     apart = here.round(here.start, 2)
     longer = FedHCA2Plus(LOCAL, together=1.0)
-    assert "encoder" not in longer.round(apart, here.clients(3)).owed["c0"]
+    assert "start" not in longer.round(apart, here.clients(3)).owed["c0"]
 
 
-def test_one_step_of_updates_that_cancel_is_none():
-    start, there = Params({"w": torch.ones(2)}), Params({"w": torch.tensor([1.0, 0.0])})
-    assert one_step(start, [there, -there]).equals(start)
-    assert one_step(start, [there]).equals(start + there)
+def test_the_model_that_takes_nothing_from_others_is_trained_alone_bit_for_bit(tmp_path):
+    ours = play(FedHCA2Plus(LOCAL), federation(), tmp_path / "ours", rounds=3)
+    alone = play(LocalOnly(LOCAL), federation(), tmp_path / "alone", rounds=3)
+    for client, state in alone.states.items():
+        found = ours.states[client]["alone"]
+        assert encode(Params({n: found[n] for n in state["model"]})) == encode(state["model"])
+
+
+def test_clients_use_the_model_that_their_validation_data_prefer():
+    """With all examples in one batch, what else is trained in between does not matter."""
+    local = replace(LOCAL, batch=1000)
+    ways = FedHCA2Plus(local), FedHCA2Plus(local, choose=False), LocalOnly(local)
+    chosen, shared, alone = map(last_losses, ways)
+    assert {alone[client] < shared[client] for client in chosen} == {True, False}
+    for client, found in chosen.items():
+        assert found == pytest.approx(min(shared[client], alone[client]), abs=1e-5)
+
+
+def last_losses(algorithm):
+    exchanges, _ = overhear(algorithm, federation(), rounds=3)
+    scores = {e.call.client: e.reply.content["personal"] for e in exchanges if e.call.evaluation}
+    return {
+        client: sum(task["loss"] for task in found["validation"]["tasks"].values())
+        for client, found in scores.items()
+    }
 
 
 def test_nothing_that_moved_has_no_direction():

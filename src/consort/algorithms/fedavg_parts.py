@@ -8,7 +8,7 @@ CVPR 2024; with `mu`, FedProx (Li et al., MLSys 2020) in the same way.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,13 +53,7 @@ class FedAvgParts(Algorithm[Server]):
     def round(self, server: Server, clients: Clients) -> Server:
         """Everybody trains; tensors with one place in encoders or decoders become their mean."""
         replies = clients.ask(self.train, model=models_for(server, clients))
-        means = means_by_place(replies.each("model").values())
-        return Server(
-            {
-                client: Params({name: means.get(place(name, t), t) for name, t in model.items()})
-                for client, model in server.models.items()
-            }
-        )
+        return Server(averaged(server.models, replies.each("model")))
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
@@ -107,6 +101,15 @@ def place(name: str, tensor: Tensor) -> Place:
     """Where a tensor is in the encoder, or in a decoder whatever its task."""
     inside = name if has_role(name, ENCODER) else f"decoder.{name.split('.', 2)[2]}"
     return inside, tuple(tensor.shape)
+
+
+def averaged(models: Mapping[str, Params], trained: Mapping[str, Params]) -> dict[str, Params]:
+    """Everybody's model with the means of what some have trained; what nobody has trained stays."""
+    means = means_by_place(trained.values())
+    return {
+        client: Params({name: means.get(place(name, t), t) for name, t in model.items()})
+        for client, model in models.items()
+    }
 
 
 def means_by_place(models: Iterable[Params]) -> dict[Place, Tensor]:

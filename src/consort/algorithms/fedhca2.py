@@ -25,7 +25,7 @@ from consort.params import Params, has_role, mean
 from consort.roster import Roster
 from consort.types import NotNegative, Probability
 
-MODEL, TAKEN = "model", "taken"
+MODEL, START, TAKEN = "model", "start", "taken"
 Weights = dict[str, float]
 """By part of the model: the encoder as a whole, and every layer of every decoder."""
 
@@ -75,7 +75,7 @@ class FedHCA2(Algorithm[Server]):
             for c in roster.ids
         }
         speeds = {c: dict.fromkeys(parts, 0.0) for c, parts in weights.items()}
-        owed = {c: {ENCODER: encoder} for c in roster.ids}
+        owed = {c: {START: encoder} for c in roster.ids}
         return Server(owed, weights, speeds, Params({}), {}, roster.alike())
 
     def round(self, server: Server, clients: Clients) -> Server:
@@ -172,8 +172,8 @@ class FedHCA2(Algorithm[Server]):
         """The own model with what is owed to it; of that model, what travels."""
         client.recall(MODEL)
         model = travelling(Params.of(client.model))
-        if ENCODER in owed:
-            model |= owed[ENCODER]
+        if START in owed:
+            model |= owed[START]
         elif client.state.get(TAKEN) != owed["round"]:  # else it is an answer that was lost
             model = self.plus(model, owed["added"], owed["shares"])
         model.load_into(client.model)

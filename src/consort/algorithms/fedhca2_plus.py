@@ -1,16 +1,18 @@
-"""FedHCA² with one encoder at first, weights for every stage, and directions in place of lengths.
+"""FedHCA² after FedAvg, with directions in the place of lengths, and a model alone to fall back on.
 
-Our own variation. Few images of one task make a poor encoder: in the first rounds all train one,
-and only then each its own. Where updates are short, attention by dot products is nearly uniform,
-and weights that are learnt from them hardly move; a client with many steps decides for all. What is
-added to a model is judged by the client's own validation data, of which it tells one number.
-The recipe fedhca2/ablation runs it without each of these ideas.
+Our own variation. Few images of one task make a poor model: for most of the rounds all train one
+encoder and one decoder, and only then each its own. Some tasks gain by that and some lose, so every
+client trains a model alone, too, and uses the one that its validation data prefer. Where updates
+are short, attention by dot products is nearly uniform, and weights that are learnt from them hardly
+move; a client with many steps decides for all. What is added to a model is judged by the client's
+own validation data, of which it tells one number. The recipe fedhca2/ablation runs it without each
+of these ideas.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,24 +20,26 @@ from torch import Tensor
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
-from consort.aggregation.min_norm import gram
 from consort.algorithm import Client, Clients, on_client
-from consort.algorithms.fedavg_parts import ENCODER
-from consort.algorithms.fedhca2 import FedHCA2, Server, Weights, owed_to, whole
+from consort.algorithms.fedavg_parts import ENCODER, averaged, travelling
+from consort.algorithms.fedhca2 import START, FedHCA2, Server, Weights, owed_to, whole
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import Params, has_role
+from consort.roster import Roster
 from consort.types import NotNegative, Probability
 
-REACHED = "loss reached"
+ALONE, REACHED = "alone", "loss reached"
 
 
 @dataclass(frozen=True)
 class FedHCA2Plus(FedHCA2):
-    """FedHCA² that compares directions, stage by stage of the encoder."""
+    """FedAvg of parts, then FedHCA² that compares directions; or what was trained alone."""
 
-    together: Probability = 0.4
-    """The share of all rounds, at the beginning, in which there is one encoder for everybody."""
+    together: Probability = 0.8
+    """The share of all rounds, at the beginning, in which there is one model for everybody."""
+    choose: bool = True
+    """Whether clients train a model alone, too, and use what their validation data prefer."""
     initial: Probability = 0.0
     """The weights of the common update and of attention before they are learnt."""
     hyper_lr: NotNegative = 0.02
@@ -50,16 +54,24 @@ class FedHCA2Plus(FedHCA2):
     guard: bool = True
     """Whether a client's weights are halved where what was added has raised its loss."""
 
+    def start(self, roster: Roster) -> Server:
+        """Everybody is owed the common encoder and decoders, which the server knows at first."""
+        server = super().start(roster)
+        owed = {
+            c: {START: travelling(roster.model(c)) | owed[START]} for c, owed in server.owed.items()
+        }
+        return replace(server, owed=owed)
+
     def round(self, server: Server, clients: Clients) -> Server:
-        """At first there is one encoder for everybody; later each is put together as published."""
-        one = all(ENCODER in owed for owed in server.owed.values())
+        """At first there is one model for everybody; later each is put together as published."""
+        one = all(START in owed for owed in server.owed.values())
         if clients.round > self.together * clients.rounds or not one:
             return super().round(server, clients)
         replies = clients.ask(self.train, owed=owed_to(server, clients))
-        updates = [update.only(ENCODER) for update in replies.each("update").values()]
-        start: Params = next(iter(server.owed.values()))[ENCODER]
-        agreed = {ENCODER: one_step(start, updates)}
-        return replace(server, owed=dict.fromkeys(server.owed, agreed))
+        starts = {c: owed[START] for c, owed in server.owed.items()}
+        trained = {c: starts[c] + update for c, update in replies.each("update").items()}
+        owed = {c: {START: model} for c, model in averaged(starts, trained).items()}
+        return replace(server, owed=owed)
 
     def part_of(self, name: str) -> str:
         """The stage or layer that a parameter shares its weight with."""
@@ -106,6 +118,8 @@ class FedHCA2Plus(FedHCA2):
     @on_client
     def train(self, client: Client, owed: Payload) -> Payload:
         """Local epochs as published, and how much of a setback what was owed is."""
+        if self.choose:
+            self.train_alone(client)
         before = self.install(client, owed)
         loss = setback(client, self.local) if self.guard else {}
         steps = self.local.run(client).steps
@@ -113,19 +127,22 @@ class FedHCA2Plus(FedHCA2):
             remember(client, self.local)
         return self.answer(client, owed, before) | {"steps": steps} | loss
 
+    def train_alone(self, client: Client) -> None:
+        """The same epochs for a model that takes nothing from others."""
+        with client.beside(ALONE):
+            self.local.run(client)
+            client.keep(ALONE)
 
-def one_step(start: Params, updates: Sequence[Params]) -> Params:
-    """From where all of them started, in the direction of their mean, as far as they mostly went.
-
-    Updates of unlike tasks are all but orthogonal: the mean of n is √n times shorter than each.
-    """
-    products = gram(updates)
-    length = math.sqrt(max(float(products.mean()), 0.0))
-    stretch = float(products.diagonal().sqrt().mean()) / length if length else 1.0
-    share = stretch / len(updates)
-    return Params(
-        {name: start[name] + share * sum(u[name] for u in updates) for name in updates[0]}
-    )
+    @on_client
+    def test(self, client: Client, owed: Payload) -> Payload:
+        """Scores of the client's own model, or of the one trained alone if that is better."""
+        self.install(client, owed)
+        if self.choose:
+            loss = validation_loss(client, self.local)
+            with client.beside(ALONE):
+                if validation_loss(client, self.local) < loss:
+                    return {"personal": client.score()}
+        return {"personal": client.score()}
 
 
 def setback(client: Client, local: LocalTraining) -> Payload:

@@ -29,12 +29,12 @@ def grams(
     """All inner products within each part of the vectors, in one pass over them."""
     if not vectors:
         raise NoReplies("there are no vectors to combine")
-    found: dict[str, Tensor] = {}
+    found: dict[str, list[Tensor]] = {}
     for name, _, rows in pieces(vectors):
-        total = found.setdefault(part_of(name), _zeros(len(vectors)))
-        for part in torch.split(rows, _CHUNK, dim=1):
-            total += part @ part.T
-    return found
+        chunks = torch.split(rows, _CHUNK, dim=1)
+        found.setdefault(part_of(name), []).extend(chunk @ chunk.T for chunk in chunks)
+    zeros = _zeros(len(vectors))
+    return {part: sum(torch.stack(chunks).double(), start=zeros) for part, chunks in found.items()}
 
 
 def _zeros(count: int) -> Tensor:

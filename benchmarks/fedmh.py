@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import accumulate
 
 import torch
 from measure import Report, ratio, take_turns, timed
 
-CLIENTS, IMAGES, USERS, BATCH, REPEATS = 2, 256, 55, 32, 3
+CLIENTS, IMAGES, USERS, BATCH, REPEATS, GOES = 2, 256, 55, 32, 3, 5
 SIZES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 """Of the updates among which the searches must choose alike."""
-SEARCHES = [(kind, str(clients)) for clients in (5, 20) for kind in ("literal", "cached")]
 ROUNDS = {
     "lg_fedavg": {},
     "fedmh_exact": {"weighting": "exact"},
@@ -50,14 +50,24 @@ def signatures(seed: int):  # noqa: ANN201
     return Examples(images, targets), {"identify": Identification(USERS), "detect": Detection()}
 
 
-def counted(work: Callable[[], object], goes: int = 1) -> dict[str, float]:
-    """CPU time of the quickest of some goes, and floating-point operations in one more."""
+def side_by_side(works: Mapping[str, Callable[[], object]]) -> dict[str, list[dict[str, float]]]:
+    """CPU time of some goes, and the floating-point operations of one more.
+
+    All have one go after the other, so that what else the machine does slows down all of them.
+    """
+    for warm_up in works.values():
+        warm_up()
+    goes = [{name: timed(work)["cpu"] for name, work in works.items()} for _ in range(GOES)]
+    flops = {name: operations(work) for name, work in works.items()}
+    return {name: [{"cpu": go[name], "flops": flops[name]} for go in goes] for name in works}
+
+
+def operations(work: Callable[[], object]) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
-    measured = min((timed(work) for _ in range(goes)), key=lambda go: go["cpu"])
     with FlopCounterMode(display=False) as counter:
         work()
-    return measured | {"flops": counter.get_total_flops()}
+    return counter.get_total_flops()
 
 
 def one_client():  # noqa: ANN201
@@ -88,27 +98,30 @@ def head_updates(client, count: int, size: float):  # noqa: ANN001, ANN201
     )
 
 
-def search(kind: str, clients: int) -> dict[str, float]:
+def searches(clients: int) -> dict[str, list[dict[str, float]]]:
     """The search through all candidates, and which one is chosen with ever smaller updates."""
     from consort.algorithms.fedmh import FedMH, cached_losses, literal_losses
 
     client = one_client()
-
-    def look(size: float, significance: float):  # noqa: ANN202
-        client.recall("model")
-        losses = {"literal": literal_losses, "cached": cached_losses}[kind]
-        return FedMH(significance=significance).look(
-            clients, len(client.tasks), losses(client, updates[size])
-        )
-
     updates = {size: head_updates(client, clients, size) for size in SIZES}
-    look(1e-3, 1e9)
-    measured = counted(lambda: look(1e-3, 1e9), goes=5)
-    return measured | {"chosen": [look(size, 0) for size in SIZES]}
+    kinds = {f"literal {clients}": literal_losses, f"cached {clients}": cached_losses}
+
+    def look(kind: str, size: float, significance: float):  # noqa: ANN202
+        client.recall("model")
+        losses = kinds[kind](client, updates[size])
+        return FedMH(significance=significance).look(clients, len(client.tasks), losses)
+
+    measured = side_by_side({kind: partial(look, kind, 1e-3, 1e9) for kind in kinds})
+    chosen = {kind: [look(kind, size, 0) for size in SIZES] for kind in kinds}
+    return {kind: [go | {"chosen": chosen[kind]} for go in goes] for kind, goes in measured.items()}
 
 
-def rounds(name: str) -> dict[str, float]:
-    """One round, evaluation left out."""
+def rounds() -> dict[str, list[dict[str, float]]]:
+    """One round of each, evaluation left out."""
+    return side_by_side({name: one_round(name) for name in ROUNDS})
+
+
+def one_round(name: str) -> Callable[[], object]:
     from consort import LocalTraining, Replies, Run, Schedule
     from consort.algorithms.registry import find_algorithm
 
@@ -118,11 +131,10 @@ def rounds(name: str) -> dict[str, float]:
     members = federation()
     for client in members.client_ids:
         members.data(client)
-    Run(members, algorithm, Schedule(1, evaluate_every=0)).go()
-    return counted(lambda: Run(members, algorithm, Schedule(1, evaluate_every=0)).go(), goes=5)
+    return lambda: Run(members, algorithm, Schedule(1, evaluate_every=0)).go()
 
 
-def augmentation() -> dict[str, float]:
+def augmentation() -> dict[str, list[dict[str, float]]]:
     """CPU time to vary all images, as a share of an epoch of steps on them."""
     from consort import LocalTraining
     from consort.data.signatures.training import varied
@@ -138,22 +150,32 @@ def augmentation() -> dict[str, float]:
     epoch, variation = (
         min(timed(work)["cpu"] for _ in range(3)) for work in (lambda: local.run(client), vary)
     )
-    return {"share": variation / epoch}
+    return {"augment": [{"share": variation / epoch}]}
 
 
-def child(kind: str, *arguments: str) -> None:
+def child(*arguments: str) -> None:
     from consort.compute import Compute
 
     Compute().apply()
-    work = {"round": rounds, "augment": augmentation}.get(kind)
-    measured = work(*arguments) if work else search(kind, int(arguments[0]))
-    print(json.dumps(measured))
+    print(json.dumps(WORKS[arguments]()))
+
+
+WORKS = {
+    ("searches", "5"): lambda: searches(5),
+    ("searches", "20"): lambda: searches(20),
+    ("rounds",): rounds,
+    ("augment",): augmentation,
+}
+"""What is measured in a process of its own: contenders that are compared share one."""
 
 
 def main() -> None:
     report = Report()
-    contenders = [*SEARCHES, *(("round", name) for name in ROUNDS), ("augment",)]
-    turns = take_turns(__file__, contenders, REPEATS)
+    turns: dict[str, list] = {}
+    for processes in take_turns(__file__, list(WORKS), REPEATS).values():
+        for process in processes:
+            for contender, goes in process.items():
+                turns.setdefault(contender, []).extend(goes)
     for clients, target in ((5, "<=0.2"), (20, "<=0.05")):
         ours, theirs = f"cached {clients}", f"literal {clients}"
         for what in ("flops", "cpu"):
@@ -170,10 +192,10 @@ def main() -> None:
         report.line(f"search among {clients}: choices that differ", unlike, "<=0")
     for name, target in (("exact", "<=2.0"), ("features", "<=1.25")):
         for what in ("flops", "cpu"):
-            found = ratio(turns, f"round fedmh_{name}", "round lg_fedavg", what)
+            found = ratio(turns, f"fedmh_{name}", "lg_fedavg", what)
             report.line(f"fedmh, {name} weights / lg_fedavg, {what} of a round", found, target)
     for what in ("flops", "cpu"):
-        found = ratio(turns, "round fedmh_plus", "round fedmh_exact", what)
+        found = ratio(turns, "fedmh_plus", "fedmh_exact", what)
         report.line(f"fedmh_plus / fedmh, {what} of a round", found)
     shares = sorted(turn["share"] for turn in turns["augment"])
     report.line("augmentation / training step, CPU", shares[len(shares) // 2], "<=0.25")

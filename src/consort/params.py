@@ -225,8 +225,13 @@ def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Par
     total = float(sum(weights))
     if not 0 < total < math.inf:
         raise UsageError(f"the weights of a mean must have a positive sum, found {total}")
+    return weighted_sum(items, [weight / total for weight in weights])
+
+
+def weighted_sum(items: Sequence[Params], weights: Sequence[float]) -> Params:
+    """The sum of all times their weights, in the order given."""
     first, *rest = items
-    sums = list(_each(torch._foreach_mul, first._values(), weights[0] / total))
+    sums = list(_each(torch._foreach_mul, first._values(), weights[0]))
     for item, weight in zip(rest, weights[1:], strict=True):
-        _each(torch._foreach_add_, sums, item._like(first), alpha=weight / total)
+        _each(torch._foreach_add_, sums, item._like(first), alpha=weight)
     return first._with(sums)

@@ -18,7 +18,7 @@ from consort.errors import Failure
 Rescale = Literal[0, 1, 2]
 
 _NEGLIGIBLE = 1e-4  # length that rounding of inner products leaves of a sum that is zero
-_HALVINGS = 50
+_EXACT = 1e-15  # the length of the mixture, where updates have length 1 on the average
 
 
 def conflict_averse_factors(gram: Tensor, c: float, rescale: Rescale = 1) -> Tensor:
@@ -40,7 +40,7 @@ def conflict_averse_weights(gram: Tensor, c: float) -> Tensor:
     """The w ≥ 0 with sum 1 that minimises ⟨u, mean⟩ + c ||mean|| ||u||, where u = Σ w_i Δ_i.
 
     For a given length s of u this is the shortest mixture of all Δ_i + s / (c ||mean||) mean;
-    the s that the mixture has itself is found by halving.
+    the s that the mixture has itself is found between 0 and the longest.
     """
     scaled, mean, radius = _scaled(gram, c)
     products = scaled @ mean
@@ -53,14 +53,16 @@ def conflict_averse_weights(gram: Tensor, c: float) -> Tensor:
         shifted = scaled + shift * (products[:, None] + products) + shift**2 * square
         return min_norm_weights(shifted)
 
-    low, high = 0.0, math.sqrt(float(scaled.diagonal().max()))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if _length(scaled, shortest(middle)) > middle:
-            low = middle
-        else:
-            high = middle
-    return shortest((low + high) / 2)
+    from scipy.optimize import brentq
+
+    def beyond(length: float) -> float:
+        return _length(scaled, shortest(length)) - length
+
+    longest = math.sqrt(float(scaled.diagonal().max()))
+    least = _NEGLIGIBLE * longest
+    if beyond(least) <= 0:  # opposed updates have a mixture that vanishes
+        return shortest(0.0)
+    return shortest(brentq(beyond, least, 2 * longest, xtol=_EXACT))
 
 
 def _scaled(gram: Tensor, c: float) -> tuple[Tensor, Tensor, float]:

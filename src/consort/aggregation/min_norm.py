@@ -7,14 +7,16 @@ descent algorithm for multiobjective optimization, 2012).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from consort.aggregation.combination import pieces
 from consort.errors import Failure, NoReplies
 
+_PIECE = 1 << 17  # numbers of each vector at a time: the cache holds them until all are compared
 _CHUNK = 1 << 14
+_FEW = 12  # vectors whose long pieces are sooner compared two by two than by a narrow product
 _NEGLIGIBLE = 1e-12  # of the largest inner product
 
 
@@ -30,11 +32,32 @@ def grams(
     if not vectors:
         raise NoReplies("there are no vectors to combine")
     found: dict[str, list[Tensor]] = {}
-    for name, _, rows in pieces(vectors):
-        chunks = torch.split(rows, _CHUNK, dim=1)
-        found.setdefault(part_of(name), []).extend(chunk @ chunk.T for chunk in chunks)
+    for name in vectors[0]:
+        pieces = [torch.split(vector[name].reshape(-1), _PIECE) for vector in vectors]
+        for rows in zip(*pieces, strict=True):
+            found.setdefault(part_of(name), []).extend(_products(rows))
     zeros = _zeros(len(vectors))
-    return {part: sum(torch.stack(chunks).double(), start=zeros) for part, chunks in found.items()}
+    return {
+        part: sum(torch.stack(matrices).double(), start=zeros) for part, matrices in found.items()
+    }
+
+
+def _products(rows: tuple[Tensor, ...]) -> list[Tensor]:
+    """Matrices whose sum is that of all inner products."""
+    if len(rows[0]) < _CHUNK or len(rows) > _FEW:
+        chunks = torch.split(torch.stack(rows), _CHUNK, dim=1)
+        return [chunk @ chunk.T for chunk in chunks]
+    dots = [torch.dot(row, other) for place, row in enumerate(rows) for other in rows[: place + 1]]
+    return [torch.stack(dots)[_mirrored(len(rows))]]
+
+
+@cache
+def _mirrored(count: int) -> Tensor:
+    """For every place in a symmetric matrix, which number of its lower half is there."""
+    rows, columns = torch.tril_indices(count, count)
+    places = torch.empty(count, count, dtype=torch.int64)
+    places[rows, columns] = places[columns, rows] = torch.arange(len(rows))
+    return places
 
 
 def _zeros(count: int) -> Tensor:

@@ -13,7 +13,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from consort.aggregation.combination import combined
 from consort.aggregation.conflict_averse import Rescale, conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.aggregation.min_norm import grams
@@ -21,7 +20,7 @@ from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_parts import DECODERS, ENCODER, travelling
 from consort.local import LocalTraining
 from consort.messages import Each, Payload, Replies
-from consort.params import Params, has_role, mean
+from consort.params import Params, has_role, mean, weighted_sum
 from consort.roster import Roster
 from consort.types import NotNegative, Probability
 
@@ -87,7 +86,7 @@ class FedHCA2(Algorithm[Server]):
         last = [server.common] if server.attended else []
         products = grams([*encoders.values(), *last], self.part_of)
         weights, speeds = self.learnt(server, replies, decoders, products)
-        common = combined(list(encoders.values()), self.factors(replies, products))
+        common = weighted_sum(list(encoders.values()), self.factors(replies, products).tolist())
         regard = Regard()
         attended = self.attended(decoders, regard)
         owed = {

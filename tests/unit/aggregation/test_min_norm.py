@@ -183,11 +183,12 @@ def test_inner_products_that_are_no_numbers_are_refused(value):
         min_norm_weights(torch.tensor([[value, 0.0], [0.0, 1.0]]))
 
 
-def test_inner_products_of_large_vectors_are_exact():
+@pytest.mark.parametrize("count", [3, 13])  # few are compared two by two
+def test_inner_products_of_large_vectors_are_exact(count):
     generator = torch.Generator().manual_seed(0)
     vectors = [
-        Params({"a": torch.rand(300, 200, generator=generator), "b": torch.rand(7)})
-        for _ in range(3)
+        Params({"a": torch.rand(300, 700, generator=generator), "b": torch.rand(7)})
+        for _ in range(count)
     ]
     rows = torch.stack([torch.cat([v["a"].flatten(), v["b"]]) for v in vectors]).double()
     torch.testing.assert_close(gram(vectors), rows @ rows.T, rtol=2e-7, atol=0)

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from consort.errors import Failure, NoReplies
 
-_PIECE = 1 << 17  # numbers of each vector at a time: the cache holds them until all are compared
-_CHUNK = 1 << 14
-_FEW = 12  # vectors whose long pieces are sooner compared two by two than by a narrow product
+_PIECE = 1 << 15  # numbers of each vector at a time: few enough for sums in fp32
+_FEW = 12
 _NEGLIGIBLE = 1e-12  # of the largest inner product
 
 
@@ -34,21 +33,27 @@ def grams(
     found: dict[str, list[Tensor]] = {}
     for name in vectors[0]:
         pieces = [torch.split(vector[name].reshape(-1), _PIECE) for vector in vectors]
-        for rows in zip(*pieces, strict=True):
-            found.setdefault(part_of(name), []).extend(_products(rows))
-    zeros = _zeros(len(vectors))
-    return {
-        part: sum(torch.stack(matrices).double(), start=zeros) for part, matrices in found.items()
-    }
+        few = len(vectors) <= _FEW and len(pieces[0][0]) == _PIECE
+        products = _two_by_two if few else _at_once
+        found.setdefault(part_of(name), []).append(products(list(zip(*pieces, strict=True))))
+    return {part: torch.cat(matrices).double().sum(0) for part, matrices in found.items()}
 
 
-def _products(rows: tuple[Tensor, ...]) -> list[Tensor]:
-    """Matrices whose sum is that of all inner products."""
-    if len(rows[0]) < _CHUNK or len(rows) > _FEW:
-        chunks = torch.split(torch.stack(rows), _CHUNK, dim=1)
-        return [chunk @ chunk.T for chunk in chunks]
-    dots = [torch.dot(row, other) for place, row in enumerate(rows) for other in rows[: place + 1]]
-    return [torch.stack(dots)[_mirrored(len(rows))]]
+def _at_once(pieces: list[tuple[Tensor, ...]]) -> Tensor:
+    """The inner products of each half of a piece."""
+    halves = (half for rows in pieces for half in torch.stack(rows).split(_PIECE // 2, dim=1))
+    return torch.stack([half @ half.T for half in halves])
+
+
+def _two_by_two(pieces: list[tuple[Tensor, ...]]) -> Tensor:
+    """The same, sooner than by a product of narrow matrices if few vectors are long."""
+    dots = [
+        torch.dot(row, other)
+        for rows in pieces
+        for place, row in enumerate(rows)
+        for other in rows[: place + 1]
+    ]
+    return torch.stack(dots).view(len(pieces), -1)[:, _mirrored(len(pieces[0]))]
 
 
 @cache

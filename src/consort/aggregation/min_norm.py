@@ -41,8 +41,8 @@ def grams(
 
 def _at_once(pieces: list[tuple[Tensor, ...]]) -> Tensor:
     """The inner products of each half of a piece."""
-    halves = (half for rows in pieces for half in torch.stack(rows).split(_PIECE // 2, dim=1))
-    return torch.stack([half @ half.T for half in halves])
+    stacked = (torch.split(torch.stack(rows), _PIECE // 2, dim=1) for rows in pieces)
+    return torch.stack([half @ half.T for halves in stacked for half in halves])
 
 
 def _two_by_two(pieces: list[tuple[Tensor, ...]]) -> Tensor:

@@ -31,7 +31,7 @@ def write_file(path: Path, data: bytes, durable: bool = False) -> None:
 
 def save(path: Path, value: Any, durable: bool = False) -> None:
     """Writes a value with a digest in front."""
-    _write(path, encode(value), durable)
+    _write(path, encode(value, once=True), durable)
 
 
 def _write(path: Path, data: bytes, durable: bool = False) -> None:

@@ -67,7 +67,7 @@ class Client:
     def recall(self, key: str) -> None:
         """Loads the parameters remembered under a key into the model, if there are any yet."""
         if key in self.state:
-            self.state[key].load_into(self.model)
+            self.state[key].load_into(self.model, whole=True)
 
     @contextmanager
     def beside(self, key: str) -> Iterator[None]:
@@ -76,13 +76,12 @@ class Client:
         Each has BatchNorm statistics of its own, also where these do not travel.
         """
         own = Params.of(self.model, whole=True)
-        if key in self.state:
-            self.state[key].load_into(self.model, whole=True)
+        self.recall(key)
         yield
         own.load_into(self.model, whole=True)
 
     def keep(self, key: str) -> None:
-        """Remembers the model as it is, with its statistics, for `beside`."""
+        """Remembers the model as it is, with its statistics, for `beside` and `recall`."""
         self.state[key] = Params.of(self.model, whole=True)
 
     def score(self, model: MultiTaskModel | None = None) -> Payload:

@@ -73,10 +73,13 @@ def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type]
     raise Refused("a message holds something that is neither a tensor nor a plain value")
 
 
-def encode(value: Any) -> bytes:
-    """Any payload or state as bytes: a safetensors file whose metadata holds the rest."""
+def encode(value: Any, once: bool = False) -> bytes:
+    """Any payload or state as bytes: a safetensors file whose metadata holds the rest.
+
+    `once` writes a tensor of several `Params` once; then equal values may have unequal bytes.
+    """
     tensors: list[Tensor] = []
-    skeleton = json.dumps(pack(value, tensors, {}), separators=(",", ":"))
+    skeleton = json.dumps(pack(value, tensors, {} if once else None), separators=(",", ":"))
     named = {str(index): tensor.contiguous() for index, tensor in enumerate(tensors)}
     # Tensors that share memory are refused by safetensors, so each goes in once by its own copy.
     if len({tensor.untyped_storage().data_ptr() for tensor in named.values()}) < len(named):

@@ -48,5 +48,5 @@ class Ditto(FedAvg):
         """Scores of the global model and of the personal one."""
         model.load_into(client.model)
         received = client.score()
-        with client.beside(PERSONAL):
-            return {"global": received, "personal": client.score()}
+        client.recall(PERSONAL)
+        return {"global": received, "personal": client.score()}

@@ -44,5 +44,5 @@ class DittoParts(FedAvgParts):
         """Scores of the personal model, and of what was received under the own heads."""
         install(client, model)
         received = client.score()
-        with client.beside(PERSONAL):
-            return {"global": received, "personal": client.score()}
+        client.recall(PERSONAL)
+        return {"global": received, "personal": client.score()}

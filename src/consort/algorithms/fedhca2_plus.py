@@ -140,8 +140,9 @@ class FedHCA2Plus(FedHCA2):
         if self.choose:
             loss = validation_loss(client, self.local)
             with client.beside(ALONE):
-                if validation_loss(client, self.local) < loss:
-                    return {"personal": client.score()}
+                better_alone = validation_loss(client, self.local) < loss
+            if better_alone:
+                client.recall(ALONE)
         return {"personal": client.score()}
 
 

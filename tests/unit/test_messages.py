@@ -182,10 +182,11 @@ def test_a_tensor_of_several_params_is_written_once_and_read_as_one():
     result = decode(data)
     assert same(result, value)
     assert result["a"]["w"] is result["b"][1]["c"]["v"]
-    assert encode(result) == data
-    alone = encode({"a": one, "b": [Params({"w": big.clone(), "b": torch.ones(2)}), {"c": other}]})
-    assert len(alone) > 2 * big.nbytes
-    assert same(decode(alone), value)
+    assert encode(result, once=True) == data
+    apart = {"a": one, "b": [Params({"w": big.clone(), "b": torch.ones(2)}), {"c": other}]}
+    assert len(encode(apart, once=True)) > 2 * big.nbytes
+    assert same(decode(encode(apart, once=True)), value)
+    assert encode(apart) == encode(value)
 
 
 def test_a_tensor_of_params_that_also_stands_alone_arrives_apart():

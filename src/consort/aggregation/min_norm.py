@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from consort.errors import Failure, NoReplies
 
-_PIECE = 1 << 15  # numbers of each vector at a time: few enough for sums in fp32
+_PIECE = 1 << 14
+"""Numbers of each vector at a time: few enough for sums in fp32."""
 _FEW = 12
 _NEGLIGIBLE = 1e-12  # of the largest inner product
 
@@ -32,28 +34,29 @@ def grams(
         raise NoReplies("there are no vectors to combine")
     found: dict[str, list[Tensor]] = {}
     for name in vectors[0]:
-        pieces = [torch.split(vector[name].reshape(-1), _PIECE) for vector in vectors]
-        few = len(vectors) <= _FEW and len(pieces[0][0]) == _PIECE
-        products = _two_by_two if few else _at_once
-        found.setdefault(part_of(name), []).append(products(list(zip(*pieces, strict=True))))
+        rows = [vector[name].reshape(-1) for vector in vectors]
+        few = len(rows) <= _FEW and len(rows[0]) >= _PIECE
+        found.setdefault(part_of(name), []).append((_two_by_two if few else _at_once)(rows))
     return {part: torch.cat(matrices).double().sum(0) for part, matrices in found.items()}
 
 
-def _at_once(pieces: list[tuple[Tensor, ...]]) -> Tensor:
-    """The inner products of each half of a piece."""
-    stacked = (torch.split(torch.stack(rows), _PIECE // 2, dim=1) for rows in pieces)
-    return torch.stack([half @ half.T for halves in stacked for half in halves])
+def _at_once(rows: list[Tensor]) -> Tensor:
+    """The inner products of each piece of the rows."""
+    pieces = zip(*(torch.split(row, _PIECE) for row in rows), strict=True)
+    return torch.stack([piece @ piece.T for piece in map(torch.stack, pieces)])
 
 
-def _two_by_two(pieces: list[tuple[Tensor, ...]]) -> Tensor:
-    """The same, sooner than by a product of narrow matrices if few vectors are long."""
+def _two_by_two(rows: list[Tensor]) -> Tensor:
+    """The same, sooner than by products of narrow matrices if few vectors are long."""
+    arrays = [row.numpy() for row in rows]
+    starts = range(0, len(arrays[0]), _PIECE)
     dots = [
-        torch.dot(row, other)
-        for rows in pieces
-        for place, row in enumerate(rows)
-        for other in rows[: place + 1]
+        piece.dot(other)
+        for pieces in ([array[s : s + _PIECE] for array in arrays] for s in starts)
+        for place, piece in enumerate(pieces)
+        for other in pieces[: place + 1]
     ]
-    return torch.stack(dots).view(len(pieces), -1)[:, _mirrored(len(pieces[0]))]
+    return torch.tensor(np.array(dots)).view(len(starts), -1)[:, _mirrored(len(rows))]
 
 
 @cache

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from consort.aggregation.min_norm import gram, grams, min_norm_weights
 from consort.errors import Failure, NoReplies
@@ -192,6 +193,16 @@ def test_inner_products_of_large_vectors_are_exact(count):
     ]
     rows = torch.stack([torch.cat([v["a"].flatten(), v["b"]]) for v in vectors]).double()
     torch.testing.assert_close(gram(vectors), rows @ rows.T, rtol=2e-7, atol=0)
+
+
+def test_inner_products_do_not_depend_on_threads():
+    vectors = [{"a": torch.rand(500_000)} for _ in range(3)]
+
+    def found(threads):
+        with threadpool_limits(threads):
+            return gram(vectors)
+
+    assert torch.equal(found(1), found(4))
 
 
 def test_inner_products_of_parts_add_up_to_those_of_the_whole():

@@ -28,6 +28,7 @@ from consort.params import Params
 from consort.wire import encode
 
 LR, STEPS = 0.2, 3
+KEPT = "batchnorm statistics"
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)
 
 
@@ -150,6 +151,19 @@ def test_statistics_of_the_mixture_and_of_the_global_copy_are_kept_apart(tmp_pat
         seen = outcome.states[client]["personal"].only("buffers")
         assert_close(seen, alone.only("buffers"))  # in the first step both models are the same
         assert distance(seen, outcome.server.model.only("buffers")) > 1e-3
+
+
+@pytest.mark.usefixtures("normed_encoder")
+def test_each_of_the_two_models_has_local_statistics_of_its_own(tmp_path):
+    def played(algorithm):
+        federation = tiny_federation(2, model={"name": "normed"}, batchnorm="local")
+        return play(algorithm, federation, tmp_path / algorithm.__class__.__name__, rounds=3).states
+
+    both, plain = (played(kind(LocalTraining(lr=LR))) for kind in (APFL, FedAvg))
+    for client, state in both.items():
+        assert encode(state[KEPT]) == encode(plain[client][KEPT])
+        seen = state["personal"].only("buffers")
+        assert distance(seen, Params({name: state[KEPT][name] for name in seen})) > 1e-4
 
 
 def test_parameters_are_mixed_and_statistics_are_those_of_the_mixture():

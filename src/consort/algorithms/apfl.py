@@ -37,15 +37,16 @@ class Mixture:
 
     def with_global(self, model: Params) -> Params:
         """The mixed model."""
-        return (self.own * self.share + model * (1 - self.share)) | self.own.only("buffers")
+        own, other = self.own.without("buffers"), model.without("buffers")
+        return (own * self.share + other * (1 - self.share)) | self.own.only("buffers")
 
     def step(self, client: Client, batch: Examples) -> dict[str, Tensor]:
         """Moves v and alpha; the losses are those of the global copy w, which moves after them."""
-        copy = Params.of(client.model)
-        self.with_global(copy).load_into(client.model)
+        copy = Params.of(client.model, whole=True)
+        self.with_global(copy).load_into(client.model, whole=True)
         slope = self._slope(client, batch)
-        seen = Params.of(client.model).only("buffers")
-        copy.load_into(client.model)
+        seen = Params.of(client.model, whole=True).only("buffers")
+        copy.load_into(client.model, whole=True)
         towards_own = (self.own - copy).without("buffers")
         self._descend(slope, seen)
         self.share = min(max(self.share - self.rate * towards_own.dot(slope), 0.0), 1.0)
@@ -86,18 +87,18 @@ class APFL(FedAvg):
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's work for the others; at every step the own model and its share move too."""
-        mixture = self.mixture(client, model)
         model.load_into(client.model)
+        mixture = self.mixture(client)
         self.local.run(client, objective=mixture.step)
         client.state["personal"] = mixture.own
         client.state["alpha"] = mixture.share
         return {"model": Params.of(client.model), "examples": client.examples}
 
-    def mixture(self, client: Client, model: Params) -> Mixture:
-        """What this client remembers; at first its own model is the one that it receives."""
+    def mixture(self, client: Client) -> Mixture:
+        """What this client remembers; at first its own model is the one that it has received."""
         local = self.local
         return Mixture(
-            own=client.state.get("personal", model),
+            own=client.state.get("personal") or Params.of(client.model, whole=True),
             share=client.state.get("alpha", self.alpha),
             local=local,
             rate=local.rate(client.round, client.rounds),
@@ -109,5 +110,5 @@ class APFL(FedAvg):
         """Scores of the global model and of its mixture with the own one."""
         model.load_into(client.model)
         received = client.score()
-        self.mixture(client, model).with_global(model).load_into(client.model)
+        self.mixture(client).with_global(model).load_into(client.model, whole=True)
         return {"global": received, "personal": client.score()}

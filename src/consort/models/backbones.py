@@ -37,6 +37,8 @@ class ResNetPyramid(Pyramid):
     ) -> None:
         super().__init__(widths, channels, decoder, rates)
         check_stages(shape, depths, widths)
+        if min(stem, *widths) < 8:  # oneDNN 3.12 writes beyond its memory on some processors
+            raise UsageError("its 'stem' and 'widths' must be 8 or more")
         transformers = importlib.import_module("transformers")
         config = transformers.ResNetConfig(
             num_channels=shape[0],

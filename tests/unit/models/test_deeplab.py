@@ -94,7 +94,7 @@ def test_plain_heads_agree_with_resizing_first():
 
 @pytest.mark.parametrize("decoder", ["deeplabv3", "deeplabv3plus"])
 def test_every_dense_task_gets_its_outputs(decoder):
-    table = {"name": "resnet_pyramid", "depths": [1, 1], "widths": [4, 6], "stem": 4}
+    table = {"name": "resnet_pyramid", "depths": [1, 1], "widths": [8, 12], "stem": 8}
     table |= {"channels": 8, "decoder": decoder, "rates": [1, 2], "stride": 8}
     tasks = {"segment": Segmentation(5), "joints": KeyPoints((0.1, 0.1), (1, 0))}
     model = build(ModelSpec.of(table), tasks, torch.zeros(3, 64, 48), 0)

@@ -14,7 +14,7 @@ from consort.tasks import Classification, Depth, Segmentation
 EXAMPLE = torch.zeros(3, 64, 64)
 TASKS = {"segment": Segmentation(5), "depth": Depth()}
 TINY = {"depths": [1, 1], "channels": 8}
-TINY_RESNET = {"name": "resnet_pyramid", "widths": [4, 6], "stem": 4, **TINY}
+TINY_RESNET = {"name": "resnet_pyramid", "widths": [8, 12], "stem": 8, **TINY}
 TINY_SWIN = {"name": "swin_pyramid", "embedding": 8, "heads": [1, 2], "window": 4, **TINY}
 SMALL = {"name": "conv_pyramid", "widths": [4, 8], "channels": 8}
 
@@ -89,6 +89,7 @@ def test_tasks_and_encoders_must_fit():
         (SMALL, (3, 8, 8), "too many stages"),
         (TINY_RESNET, (3, 8, 8), "larger than 8x8"),
         (TINY_RESNET | {"depths": [1]}, (3, 64, 64), "every stage"),
+        (TINY_RESNET | {"stem": 4}, (3, 64, 64), "'widths' must be 8 or more"),
         (TINY_SWIN | {"heads": [1, 3]}, (3, 64, 64), "multiples of its 'heads'"),
         (TINY_RESNET | {"weights": "no such file"}, (3, 64, 64), "no such file"),
     ],

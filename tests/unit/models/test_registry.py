@@ -24,7 +24,7 @@ SMALL = {
     "mlp": ({"hidden": [8]}, IMAGE),
     "octconvnet": (THIN, IMAGE),
     "resnet": ({"depths": [1, 1], "widths": [4, 8]}, IMAGE),
-    "resnet_pyramid": ({"depths": [1, 1], "widths": [4, 8], "stem": 4, "channels": 8}, IMAGE),
+    "resnet_pyramid": ({"depths": [1, 1], "widths": [8, 8], "stem": 8, "channels": 8}, IMAGE),
     "siamese": ({"scale": 0.125}, IMAGE.expand(2, 3, 32, 32)),
     "signet": ({**THIN, "stride": 1}, IMAGE),
     "signet_s": ({**THIN, "stride": 1}, IMAGE),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.command import RECIPE, write_recipe
@@ -18,12 +19,13 @@ from consort.algorithms.fedavg import FedAvg
 from consort.compute import Compute
 from consort.data.partition import Cut
 from consort.errors import UsageError
-from consort.models.registry import ModelSpec
+from consort.models.registry import ModelSpec, build
 from consort.recipe import Group, Published, Recipe
 from consort.recipe_file import load_recipe, recipe_of
 from consort.schedule import Schedule
 from consort.settings import merged
 from consort.shipped import find_recipe, shipped_recipes
+from consort.tasks import Classification
 
 TINY = tomllib.loads(RECIPE)
 MY_ALGORITHM = '''
@@ -357,6 +359,17 @@ def test_shipped_recipes_are_sound_at_every_scale(name):
     assert plain.title
     for scale in plain.scales:
         assert load_recipe(path, scale).algorithms
+
+
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if name.startswith("fedmh/")])
+def test_models_of_small_scales_fit_the_images(name):
+    path = find_recipe(name)
+    for scale in load_recipe(path).scales:
+        if "paper" not in scale:
+            small = load_recipe(path, scale)
+            image = torch.zeros(1, *small.data["size"])
+            for model in small.model:
+                build(ModelSpec.of(model), {"detect": Classification(2)}, image, 0)
 
 
 def test_recipes_are_found_by_path_and_by_name(tmp_path: Path, monkeypatch):

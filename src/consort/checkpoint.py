@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from consort.client import State
-from consort.errors import Failure, Refused
+from consort.errors import Failure, Refused, UsageError
 from consort.wire import decode, encode
 
 _DIGEST = 16
 Stamp = tuple[int, int]
 """(round, step): when in a run something was written."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """A folder that no other process may hold: two runs in one would mix up their results."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # forked workers do not inherit it
+        except (BlockingIOError, PermissionError):
+            raise UsageError(
+                f"{folder} is in use by another process: wait for it, or choose another --out"
+            ) from None
+        yield
 
 
 def write_file(path: Path, data: bytes, durable: bool = False) -> None:

@@ -82,12 +82,12 @@ class Run:
     def go(self) -> History:
         """Runs to the end, from the beginning or from where an earlier go was cut off."""
         self.federation.compute.apply()
-        if self.folder:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._restore():
-            self.server = self.algorithm.start(self.federation.roster)
-        if self._done < self.schedule.rounds:
-            with ExitStack() as stack:
+        with ExitStack() as stack:
+            if self.folder:
+                stack.enter_context(checkpoint.held(self.folder))
+            if not self._restore():
+                self.server = self.algorithm.start(self.federation.roster)
+            if self._done < self.schedule.rounds:
                 engine = self._secured(self._engine(stack))
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)

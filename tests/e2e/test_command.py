@@ -43,7 +43,7 @@ def test_run_trains_the_first_algorithm_with_the_first_seed(tmp_path: Path):
     folder = tmp_path / "out" / "fedavg" / "seed-4"
     assert {path.name for path in folder.iterdir()} == {
         "run.json", "partition.json", "history.jsonl", "report.html", "round-000001.ckpt",
-        "round-000002.ckpt",
+        "round-000002.ckpt", ".lock",
     }  # fmt: skip
     assert "tiny (1 seed, test data)" in found.out
     accuracy = Result.load(folder).value("accuracy")

@@ -239,6 +239,20 @@ def test_a_comparison_that_was_killed_goes_on_with_the_same_command(tmp_path: Pa
             assert outcome(tmp_path / "killed" / run) == outcome(tmp_path / "straight" / run)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_process_is_refused_as_long_as_the_first_one_runs(workers, tmp_path: Path):
+    recipe = write_stateful(tmp_path, rounds=100_000)
+    arguments = ("run", recipe, "--workers", workers, "--quiet", "--out", tmp_path / "out")
+    child = Forked(lambda: consort(*arguments))
+    folder = tmp_path / "out" / "scaffold" / "seed-0"
+    until(lambda: rounds_done(folder) > 1)
+    second = consort(*arguments)
+    child.kill()
+    assert second.code == 2
+    assert f"{folder} is in use by another process: wait for it, or choose another" in second.err
+    assert second.out == ""
+
+
 def test_the_demo_begins_with_unlike_clients(tmp_path: Path):
     """In full it takes minutes, so it is killed as soon as it has begun."""
     child = Forked(lambda: consort("demo", "--out", tmp_path, "--quiet"))

@@ -19,7 +19,6 @@ TINY = {"depths": [1, 1], "channels": 8}
 LARGER = {"widths": [16, 32], "channels": 48}
 MODELS = [
     {"name": "conv_pyramid", "widths": [4, 8], "channels": 8},
-    # oneDNN 3 overwrites memory on some processors where a strided 1x1 has fewer than 8 channels.
     {"name": "resnet_pyramid", "widths": [8, 12], "stem": 8, **TINY},
     {"name": "swin_pyramid", "embedding": 8, "heads": [1, 2], "window": 4, **TINY},
 ]

@@ -36,6 +36,7 @@ def grams(
     for name in vectors[0]:
         rows = [vector[name].reshape(-1) for vector in vectors]
         few = len(rows) <= _FEW and len(rows[0]) >= _PIECE
+        few = few and rows[0].dtype != torch.bfloat16  # which numpy lacks
         found.setdefault(part_of(name), []).append((_two_by_two if few else _at_once)(rows))
     return {part: torch.cat(matrices).double().sum(0) for part, matrices in found.items()}
 

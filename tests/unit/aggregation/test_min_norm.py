@@ -195,6 +195,13 @@ def test_inner_products_of_large_vectors_are_exact(count):
     torch.testing.assert_close(gram(vectors), rows @ rows.T, rtol=2e-7, atol=0)
 
 
+def test_vectors_of_sixteen_bits_have_inner_products():
+    ones = [{"a": torch.ones(20_000, dtype=torch.bfloat16)}] * 2
+    torch.testing.assert_close(
+        gram(ones), torch.full((2, 2), 20_000.0, dtype=DOUBLE), rtol=0.01, atol=0
+    )
+
+
 def test_inner_products_do_not_depend_on_threads():
     vectors = [{"a": torch.rand(500_000)} for _ in range(3)]
 

@@ -52,6 +52,10 @@ class Deployment:
     wire: Wire
     port: int
 
+    @property
+    def authority(self) -> Path:
+        return self.institutions.server.folder / "ca.pem"
+
     def engine(self, folder: Path, deadline: float = 300) -> Flower:
         return Flower(
             self.hub.post, self.hub.nodes, {}, Ledger.open(folder / "exchanges.json"), deadline
@@ -145,7 +149,7 @@ def test_orders_are_not_taken_on_the_port_of_clients(deployment):
         with ControlHttpClient.from_server_address(
             f"localhost:{deployment.port}",
             False,
-            (folder / "a-0" / "ca.pem").read_bytes(),
+            deployment.authority.read_bytes(),
             [RuntimeVersionHttpInterceptor("flwr-cli"), NodeAuthHttpInterceptor(*keys)],
         ) as control:
             for order, request in (
@@ -177,13 +181,13 @@ def test_the_same_orders_are_taken_behind_it(deployment):
     ],
 )
 def test_other_paths_are_closed(path, deployment):
-    authority = str(deployment.institutions.folder / "a-0" / "ca.pem")
+    authority = str(deployment.authority)
     with httpx.Client(verify=authority) as client:
         assert client.post(f"https://localhost:{deployment.port}{path}").status_code == 404
 
 
 def test_a_key_that_was_not_admitted_is_refused(deployment):
-    authority = str(deployment.institutions.folder / "a-0" / "ca.pem")
+    authority = str(deployment.authority)
     with httpx.Client(verify=authority) as client:
         for headers in ({}, {"flwr-public-key": "?"}, {"flwr-public-key": "QUJD"}):
             answer = client.post(

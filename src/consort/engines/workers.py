@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -34,7 +34,8 @@ class Worker:
             args=(host, theirs, broadcast, self.down, self.up, [*strangers, self.pipe]),
             daemon=True,
         )
-        self.process.start()
+        with _interrupts_held_back():
+            self.process.start()
         theirs.close()
         self.chunk: Chunk = ()
         self.number = -1
@@ -144,7 +145,6 @@ def _serve(
     strangers: Sequence[Connection],
 ) -> None:
     """The life of a worker: it ends when the other end of its pipe does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     for stranger in strangers:
         stranger.close()
@@ -169,6 +169,16 @@ def _serve(
             _send(pipe, {"contents": contents, "errors": errors, "work": work})
         except ConnectionError:
             return
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """What is forked meanwhile never hears of Ctrl-C, from its first moment on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _die_with_parent() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from multiprocessing.util import register_after_fork
 from pathlib import Path
 
 import pytest
@@ -77,9 +78,13 @@ class Probe(Algorithm[int]):
 
 
 @pytest.fixture
-def engine(tmp_path):
+def host(tmp_path):
+    return ClientHost(tiny_federation(6), Probe(), 0, 3, StateStore(tmp_path))
+
+
+@pytest.fixture
+def engine(host):
     """Two workers for six clients."""
-    host = ClientHost(tiny_federation(6), Probe(), 0, 3, StateStore(tmp_path))
     engine = Workers(host, 2)
     yield engine
     engine.close()
@@ -379,6 +384,20 @@ def test_an_interrupt_is_left_to_the_parent(engine):
     for worker in engine.workers:
         os.kill(worker.process.pid, signal.SIGINT)
     assert len(contents(engine, "where")) == 6
+
+
+def test_an_interrupt_while_a_worker_starts_is_left_to_the_parent(host):
+    class Interruption:
+        pass
+
+    now = Interruption()  # what is registered for it is forgotten with it
+    register_after_fork(now, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    engine = Workers(host, 2)
+    del now
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert len(contents(engine, "where")) == 6
+    engine.close()
 
 
 def test_a_worker_that_was_killed_while_idle_does_not_end_the_run(engine):

@@ -26,6 +26,7 @@ from consort.privacy.attacks.membership import Membership
 from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.attacks.similarity import Perceptual
 from consort.privacy.obfuscation import FpDfsn
+from consort.privacy.shadows import membership
 from consort.privacy.traffic import Update, last_traffic, params_in, updates, whole_models
 from consort.privacy.victim import Victim
 from consort.run import Run
@@ -125,7 +126,7 @@ def attacked(
         victim.invert(directions, steps),
         victim.imprint(),
         whose,
-        victim.membership(model, local),
+        membership(victim, model, local),
         victim.information(model),
         victim.rescale(way, clean) if way and clean else None,
     )

@@ -5,31 +5,19 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from consort.client import Client
 from consort.data.examples import Examples, Splits
-from consort.errors import ConsortError
-from consort.local import LocalTraining
 from consort.models.multitask import MultiTaskModel
 from consort.params import slots
 from consort.privacy.attacks.imprint import Imprint, imprinted, laplace_cutoffs
 from consort.privacy.attacks.information import entropy, mutual_information
 from consort.privacy.attacks.inversion import Gradient, Inverted, invert
-from consort.privacy.attacks.membership import (
-    FEWEST,
-    Membership,
-    Scores,
-    likelihood_ratio,
-    losses,
-    tell_members,
-    within_class,
-)
 from consort.privacy.attacks.recovery import Recovery, as_pictures, beside, bounds_of, recovery
 from consort.privacy.attacks.rescale import rescaled
 from consort.privacy.attacks.similarity import Perceptual
@@ -44,9 +32,7 @@ BATCH = 8
 """Examples of the step in which a malicious server looks."""
 BINS = 128
 MOST = 400
-"""Members and others whose losses are looked at."""
-REFERENCE_EPOCHS = 10
-SHADOWS = 8
+"""Examples whose losses or features are looked at."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +88,7 @@ class Victim:
     def _mixed(self, count: int) -> Examples:
         """So many training examples, with classes as often as in the whole."""
         train = self.data.train
-        labels = self._labels(train)
+        labels = labels_of(train)
         order = np.arange(len(train)) if labels is None else np.argsort(labels, kind="stable")
         places = (np.arange(count) + 0.5) * len(train) / count
         return train.take(torch.from_numpy(order[places.astype(np.int64)]))
@@ -163,105 +149,9 @@ class Victim:
         mean = (others if len(others) else self.data.train).inputs.mean(0, keepdim=True)
         return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine, self.perceptual)
 
-    def membership(
-        self, model: MultiTaskModel, local: LocalTraining
-    ) -> dict[str, Membership | str] | str:
-        """How well training examples are told from test examples by the losses of a model."""
-        train, test = (_some(part) for part in (self.data.train, self.data.test))
-        members, others = losses(model, self.tasks, train), losses(model, self.tasks, test)
-        judged = [np.isfinite(members), np.isfinite(others)]
-        if min(kept.sum() for kept in judged) < FEWEST:
-            return f"There are fewer than {FEWEST} examples to train on or to test on: not tried."
-
-        def told(one: Scores, other: Scores) -> Membership:
-            return tell_members(one[judged[0]], other[judged[1]])
-
-        found: dict[str, Membership | str] = {"loss": told(-members, -others)}
-        labels = [part for part in map(self._labels, (train, test)) if part is not None]
-        if len(labels) == 2:
-            everything = np.concatenate([-members, -others])
-            known = np.concatenate([np.arange(len(part)) % 2 == 0 for part in labels])
-            known &= np.concatenate(judged)
-            relative = within_class(everything, np.concatenate(labels), known)
-            found["loss within its class"] = told(*np.split(relative, [len(members)]))
-        reference = self.reference(local)
-        if isinstance(reference, str):
-            found["loss minus that of a reference"] = reference
-        else:
-            easier = [losses(reference, self.tasks, part) for part in (train, test)]
-            found["loss minus that of a reference"] = told(easier[0] - members, easier[1] - others)
-        found[f"likelihood ratio, {SHADOWS} shadow models"] = self._ratio(
-            local, (train, test), (members, others), told
-        )
-        return found
-
-    def _ratio(
-        self,
-        local: LocalTraining,
-        parts: Sequence[Examples],
-        seen: Sequence[Scores],
-        told: Callable[[Scores, Scores], Membership],
-    ) -> Membership | str:
-        shadows = self.shadows(local)
-        if isinstance(shadows, str):
-            return shadows
-        one, other = (
-            likelihood_ratio(own, [losses(shadow, self.tasks, part) for shadow in shadows])
-            for own, part in zip(seen, parts, strict=True)
-        )
-        return told(one, other)
-
-    def _labels(self, examples: Examples) -> NDArray[np.int64] | None:
-        for target in examples.targets.values():
-            if target.ndim == 1 and not target.is_floating_point():
-                return target.numpy()
-        return None
-
-    def reference(self, local: LocalTraining) -> MultiTaskModel | str:
-        """A model of the same kind that saw only validation data: how hard examples are."""
-        similar = self.data.validation
-        if not len(similar):
-            return "There are no validation examples to train a reference on."
-        return self._trained(local, similar, "reference")
-
-    def shadows(self, local: LocalTraining) -> list[MultiTaskModel] | str:
-        """Models of the same kind, each of a random half of the validation data."""
-        similar = self.data.validation
-        if len(similar) < 2 * FEWEST:
-            return f"There are fewer than {2 * FEWEST} validation examples for shadow models."
-        found = []
-        for number in range(SHADOWS):
-            generator = generator_for(self.seed, self.client, "shadow", number)
-            half = torch.randperm(len(similar), generator=generator)[: len(similar) // 2]
-            model = self._trained(local, similar.take(half), f"shadow {number}")
-            if isinstance(model, str):
-                return model
-            found.append(model)
-        return found
-
-    def _trained(self, local: LocalTraining, similar: Examples, name: str) -> MultiTaskModel | str:
-        model = copy.deepcopy(self.fresh())
-        model.companion = None
-        client = Client(
-            self.client,
-            model,
-            dict(self.tasks),
-            replace(self.data, train=similar),
-            {},
-            generator_for(self.seed, self.client, name),
-            1,
-            1,
-        )
-        torch.default_generator.manual_seed(derive(self.seed, self.client, name))
-        try:
-            replace(local, epochs=REFERENCE_EPOCHS, steps=None, warmup=0).run(client)
-        except ConsortError as error:
-            return f"A reference could not be trained: {error}."
-        return model
-
     def information(self, model: MultiTaskModel) -> tuple[float, float] | str:
         """Bits that features tell of pictures, and bits in the features."""
-        inputs = _some(self.data.test).inputs
+        inputs = some(self.data.test).inputs
         if inputs.ndim not in (4, 5) or not len(inputs):
             return "Examples are no pictures: not measured."
         with torch.inference_mode():
@@ -284,7 +174,15 @@ _SEEING = ("encoder", "companion.encoder")
 """The parts of a model whose gradients depend on inputs themselves, not only on features."""
 
 
-def _some(examples: Examples) -> Examples:
+def labels_of(examples: Examples) -> NDArray[np.int64] | None:
+    """Their classes, if one of their tasks is to tell classes."""
+    for target in examples.targets.values():
+        if target.ndim == 1 and not target.is_floating_point():
+            return target.numpy()
+    return None
+
+
+def some(examples: Examples) -> Examples:
     """Evenly many over all examples, if there are more than are looked at."""
     if len(examples) <= MOST:
         return examples

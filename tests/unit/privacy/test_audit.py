@@ -23,6 +23,7 @@ from consort.params import Params
 from consort.privacy.attacks.membership import Membership
 from consort.privacy.attacks.recovery import Recovery
 from consort.privacy.audit import audit, kind_of, known_model
+from consort.privacy.shadows import membership, shadows
 from consort.privacy.traffic import Update, last_traffic, updates
 from consort.privacy.victim import Victim
 from consort.recipe_file import load_recipe
@@ -219,7 +220,7 @@ def test_what_was_learnt_by_heart_is_told_from_the_same_inputs_with_other_labels
     model = copy.deepcopy(someone.fresh())
     client = Client("c0", model, dict(someone.tasks), data, {}, torch.Generator(), 1, 1)
     LocalTraining(lr=0.5, batch=10, steps=100).run(client)
-    told = replace(someone, data=data).membership(model, LocalTraining())
+    told = membership(replace(someone, data=data), model, LocalTraining())
     assert told["loss"].auc == 1.0
     assert told["loss"].advantage >= 0.8  # the threshold may cost one of five
     assert set(told) == {
@@ -234,13 +235,13 @@ def test_what_was_learnt_by_heart_is_told_from_the_same_inputs_with_other_labels
 def test_shadow_models_need_examples_to_be_trained_on():
     someone = victim(train=10)
     few = replace(someone.data, validation=someone.data.validation.rows(0, 7))
-    told = replace(someone, data=few).shadows(LocalTraining())
+    told = shadows(replace(someone, data=few), LocalTraining())
     assert told == "There are fewer than 8 validation examples for shadow models."
 
 
 def test_too_few_examples_say_so():
     someone = victim(train=2)
-    assert "fewer than 4 examples" in someone.membership(someone.fresh(), LocalTraining())
+    assert "fewer than 4 examples" in membership(someone, someone.fresh(), LocalTraining())
 
 
 def test_entries_of_messages_in_words():

@@ -181,6 +181,37 @@ def test_an_objective_may_add_a_term_of_its_own():
     assert_close(Params.of(client.model), by_hand(client_with(), local, extra=decay))
 
 
+def test_a_client_of_two_tasks_moves_as_two_clients_and_towards_gradients_that_agree():
+    """FedHCA², Theorem 1: after two steps of one batch, apart by rate² · ½ ∇⟨g_i, g_j⟩, i ≠ j."""
+    rate = 1e-4
+    known = linear_examples("theorem", 20, TWO_TASKS)
+    inputs, truth = known.inputs.double(), known.targets
+
+    def encoder_after(tasks, steps):
+        client = client_with(Examples(inputs, {task: truth[task] for task in tasks}), TWO_TASKS)
+        client.tasks = {name: client.tasks[name] for name in tasks}
+        client.model.double()
+        LocalTraining(lr=rate, batch=20, steps=steps).run(client)
+        return Params.of(client.model).only("encoder")
+
+    start = encoder_after(TWO_TASKS, 0)
+    together = encoder_after(TWO_TASKS, 2) - start
+    apart = [encoder_after([task], 2) - start for task in TWO_TASKS]
+
+    client = client_with(tasks=TWO_TASKS)
+    model = client.model.double()
+    params = list(model.encoder.parameters())
+    outputs = model(inputs, client.tasks)
+    losses = [task.loss(outputs[name], truth[name]) for name, task in client.tasks.items()]
+    one, other = (torch.autograd.grad(loss, params, create_graph=True) for loss in losses)
+    agreement = sum((g * h).sum() for g, h in zip(one, other, strict=True))
+    expected = torch.autograd.grad(agreement, params)
+    found = [(together - apart[0] - apart[1])[name] / rate**2 for name in together]
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-3)
+    assert max(float(theirs.abs().max()) for theirs in expected) > 1e-3
+
+
 def test_a_rule_of_its_own_may_combine_the_gradients_of_the_tasks():
     seen = []
 

@@ -171,6 +171,24 @@ def test_tasks_without_clients_in_a_round_keep_their_model_and_still_count():
     assert after.encoder.equals(mean(encoders))
 
 
+def test_heads_of_a_task_change_nothing_for_another():
+    algorithm = MFed(LOCAL)
+    _, servers = overhear(algorithm, two_tasks(2), rounds=1)
+
+    def after(factor):
+        def answer(call):
+            model = call.payload["model"]
+            heads = model.only("heads") * (factor if call.client == "c1" else 1.0)
+            return {"model": model | heads, "examples": 1}
+
+        return algorithm.round(servers[1], Clients(("c0", "c1"), 2, 5, 0, Scripted(answer), 2))
+
+    one, other = after(1.0), after(2.0)
+    assert other.models["c0"].equals(one.models["c0"])
+    assert other.encoder.equals(one.encoder)
+    assert not other.models["c1"].equals(one.models["c1"])
+
+
 def test_one_strength_of_zero_is_refused():
     with pytest.raises(UsageError, match="both"):
         MFed(first_strength=0.0)

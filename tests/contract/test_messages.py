@@ -38,6 +38,10 @@ def parameters_of_encoder(encoder, head, statistics, clients):
     return encoder
 
 
+def parameters_of_whole(encoder, head, statistics, clients):
+    return encoder + head
+
+
 def model_and_encoder(encoder, head, statistics, clients):
     return 2 * encoder + head + statistics
 
@@ -129,7 +133,7 @@ FORMULAS = {
     "fedgen": (head_generator_and_labels, head_and_labels),
     "fedgh": (head_alone, prototypes),
     "fedhca2": parameters_of_encoder,
-    "fedhca2_plus": parameters_of_encoder,
+    "fedhca2_plus": parameters_of_whole,
     "fedkd": whole,  # matrices this small are no longer than their factors
     "fedmgda": whole,
     "fedmh": (sums_of_heads, head_alone),

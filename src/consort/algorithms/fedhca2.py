@@ -78,8 +78,13 @@ class FedHCA2(Algorithm[Server]):
         return Server(owed, weights, speeds, Params({}), {}, roster.alike())
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; then weights are learnt, and with them it is said what to add."""
-        replies = clients.ask(self.train, owed=owed_to(server, clients))
+        """Everybody trains, and is owed what others contribute to that."""
+        return self.exchanged(
+            server, clients.ask(self.train, owed=owed_to(server, clients)), clients
+        )
+
+    def exchanged(self, server: Server, replies: Replies, clients: Clients) -> Server:
+        """Weights are learnt, and with them it is said what to add."""
         updates: dict[str, Params] = replies.each("update")
         encoders = {c: update.only(ENCODER) for c, update in updates.items()}
         decoders = {c: update.only(DECODERS) for c, update in updates.items()}
@@ -94,7 +99,7 @@ class FedHCA2(Algorithm[Server]):
             | {"round": clients.round}
             for c, group in groups(encoders, server.alike).items()
         }
-        self.note(clients, weights, regard)
+        self.note(clients, {c: weights[c] for c in replies}, regard)
         return Server(server.owed | owed, weights, speeds, common, attended, server.alike)
 
     def part_of(self, name: str) -> str:
@@ -153,9 +158,9 @@ class FedHCA2(Algorithm[Server]):
         return {"added": added, "shares": shares}
 
     def note(self, clients: Clients, weights: Mapping[str, Weights], regard: Regard) -> None:
-        """Keeps the weights of this round's clients, and who attended to whom, for pictures."""
-        for name in sorted({p for client in clients.ids for p in weights[client]}):
-            of_part = {c: cut(weights[c][name]) for c in clients.ids if name in weights[c]}
+        """Keeps the weights of those who answered, and who attended to whom, for pictures."""
+        for name in sorted({p for parts in weights.values() for p in parts}):
+            of_part = {c: cut(parts[name]) for c, parts in weights.items() if name in parts}
             clients.note("weight_of_others", of_part, part=name)
         for pair, share in regard.shares().items():
             clients.note("attention", share, part=pair)
@@ -179,10 +184,10 @@ class FedHCA2(Algorithm[Server]):
         return model
 
     def answer(self, client: Client, owed: Payload, before: Params) -> Payload:
-        """The update of the trained model, which is kept."""
-        client.state[MODEL] = Params.of(client.model)
-        client.state[TAKEN] = owed.get("round", 0)
-        return {"update": travelling(client.state[MODEL]) - before}
+        """By how much what travels has changed; the trained model is kept."""
+        trained = Params.of(client.model)
+        client.state[MODEL], client.state[TAKEN] = trained, owed.get("round", 0)
+        return {"update": Params({name: trained[name] for name in before}) - before}
 
     def plus(self, model: Params, added: Params, shares: Weights) -> Params:
         """A model and what others contribute to it, every parameter times its share."""

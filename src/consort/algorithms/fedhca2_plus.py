@@ -1,19 +1,22 @@
-"""FedHCA² after FedAvg, with directions in the place of lengths, and a model alone to fall back on.
+"""FedHCA² among kinds of clients, by directions, and with a model alone to fall back on.
 
-Our own variation. Few images of one task make a poor model: for most of the rounds all train one
-encoder and one decoder, and only then each its own. Some tasks gain by that and some lose, so every
-client trains a model alone, too, and uses the one that its validation data prefer. Where updates
-are short, attention by dot products is nearly uniform, and weights that are learnt from them hardly
-move; a client with many steps decides for all. What is added to a model is judged by the client's
-own validation data, of which it tells one number. The recipe fedhca2/ablation runs it without each
-of these ideas.
+Our own variation. Clients that are alike have one model, heads included, and count as one. Kinds of
+clients then exchange as published, but compare directions: where updates are short, attention by
+dot products is nearly uniform, and weights that are learnt from them hardly move; a client with
+many steps decides for all. What is added to a model is judged by the clients' own validation data,
+of which they tell one number. Some tasks lose by all that, so every client trains a model alone,
+too, and those that are alike use the one that their validation data prefer. The recipe
+fedhca2/ablation runs it without each of these ideas.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,26 +24,29 @@ from torch import Tensor
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.algorithm import Client, Clients, on_client
-from consort.algorithms.fedavg_parts import ENCODER, averaged, travelling
+from consort.algorithms.fedavg_parts import ENCODER, travelling
 from consort.algorithms.fedhca2 import START, FedHCA2, Server, Weights, owed_to, whole
+from consort.data.examples import Examples
 from consort.local import LocalTraining
 from consort.messages import Payload, Replies
-from consort.params import Params, has_role
+from consort.params import BUFFERS, Params, has_role
 from consort.roster import Roster
 from consort.types import NotNegative, Probability
 
-ALONE, REACHED = "alone", "loss reached"
+ALONE, LOST, REACHED = "alone", "loss alone", "loss reached"
 
 
 @dataclass(frozen=True)
 class FedHCA2Plus(FedHCA2):
-    """FedAvg of parts, then FedHCA² that compares directions; or what was trained alone."""
+    """FedHCA² among kinds of clients that compares directions; or what was trained alone."""
 
-    together: Probability = 0.8
-    """The share of all rounds, at the beginning, in which there is one model for everybody."""
+    private: ClassVar[tuple[str, ...]] = ("buffers",)
+
+    as_one: bool = True
+    """Whether clients that are alike have one model, heads included, or each its own."""
     choose: bool = True
     """Whether clients train a model alone, too, and use what their validation data prefer."""
-    initial: Probability = 0.0
+    initial: Probability = 1.0
     """The weights of the common update and of attention before they are learnt."""
     hyper_lr: NotNegative = 0.02
     temperature: NotNegative = 0.3
@@ -55,23 +61,40 @@ class FedHCA2Plus(FedHCA2):
     """Whether a client's weights are halved where what was added has raised its loss."""
 
     def start(self, roster: Roster) -> Server:
-        """Everybody is owed the common encoder and decoders, which the server knows at first."""
+        """The initial model of every kind; heads stay with a client that is the only one."""
         server = super().start(roster)
-        owed = {
-            c: {START: travelling(roster.model(c)) | owed[START]} for c, owed in server.owed.items()
-        }
-        return replace(server, owed=owed)
+        alike = server.alike if self.as_one else {client: client for client in roster.ids}
+        count = Counter(alike.values())
+        models = {kind: roster.model(kind).without(BUFFERS) for kind in count}
+        models = {k: model if count[k] > 1 else travelling(model) for k, model in models.items()}
+        return replace(
+            server,
+            owed={client: {START: models[kind]} for client, kind in alike.items()},
+            weights={kind: server.weights[kind] for kind in models},
+            speeds={kind: server.speeds[kind] for kind in models},
+            alike=alike,
+        )
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """At first there is one model for everybody; later each is put together as published."""
-        one = all(START in owed for owed in server.owed.values())
-        if clients.round > self.together * clients.rounds or not one:
-            return super().round(server, clients)
+        """Everybody trains the model of its kind; then kinds exchange as published."""
         replies = clients.ask(self.train, owed=owed_to(server, clients))
-        starts = {c: owed[START] for c, owed in server.owed.items()}
-        trained = {c: starts[c] + update for c, update in replies.each("update").items()}
-        owed = {c: {START: model} for c, model in averaged(starts, trained).items()}
-        return replace(server, owed=owed)
+        kinds = as_one(replies, server.alike)
+        after = self.exchanged(server, kinds, clients)
+        owed = {
+            kind: {
+                START: self.with_added(
+                    server.owed[kind][START] + answer["update"], after.owed[kind]
+                ),
+                ALONE: answer.get("better", 0.0) > 0,
+            }
+            for kind, answer in kinds.items()
+        }
+        heard = {client: owed[kind] for client, kind in server.alike.items() if kind in owed}
+        return replace(after, owed=server.owed | heard)
+
+    def with_added(self, model: Params, owed: Payload) -> Params:
+        """A model and what others contribute to its encoder and decoders."""
+        return model | self.plus(travelling(model), owed["added"], owed["shares"])
 
     def part_of(self, name: str) -> str:
         """The stage or layer that a parameter shares its weight with."""
@@ -89,7 +112,7 @@ class FedHCA2Plus(FedHCA2):
         """One step as published; but whoever was set back takes half as much from now on."""
         weights, speeds = super().learnt(server, replies, decoders, products)
         for client, reply in replies.items():
-            if reply.get("setback", 0.0) > 0:
+            if self.guard and reply.get("setback", 0.0) > 0:
                 weights[client] = {p: w / 2 for p, w in server.weights[client].items()}
                 speeds[client] = dict.fromkeys(weights[client], 0.0)
         return weights, speeds
@@ -117,33 +140,52 @@ class FedHCA2Plus(FedHCA2):
 
     @on_client
     def train(self, client: Client, owed: Payload) -> Payload:
-        """Local epochs as published, and how much of a setback what was owed is."""
+        """Local epochs as published, and what validation data say of what was owed."""
+        alone = client.state.get(LOST)
         if self.choose:
             self.train_alone(client)
         before = self.install(client, owed)
-        loss = setback(client, self.local) if self.guard else {}
+        told = self.judged(client, alone) if self.guard or self.choose else {}
         steps = self.local.run(client).steps
-        if self.guard:
+        if self.guard or self.choose:
             remember(client, self.local)
-        return self.answer(client, owed, before) | {"steps": steps} | loss
+        return self.answer(client, owed, before) | {"steps": steps} | told
 
     def train_alone(self, client: Client) -> None:
         """The same epochs for a model that takes nothing from others."""
         with client.beside(ALONE):
             self.local.run(client)
             client.keep(ALONE)
+            client.state[LOST] = validation_loss(client, self.local)
+
+    def judged(self, client: Client, alone: float | None) -> Payload:
+        """How much of a setback the model is, and how much better the one trained alone was."""
+        told = setback(client, self.local)
+        if told and alone is not None:
+            lost = client.state[REACHED] + told["setback"]
+            told["better"] = (lost - alone) * len(judges(client))
+        return told
 
     @on_client
     def test(self, client: Client, owed: Payload) -> Payload:
-        """Scores of the client's own model, or of the one trained alone if that is better."""
+        """Scores of the model of its kind, or of the one trained alone if that was better."""
         self.install(client, owed)
-        if self.choose:
-            loss = validation_loss(client, self.local)
-            with client.beside(ALONE):
-                better_alone = validation_loss(client, self.local) < loss
-            if better_alone:
-                client.recall(ALONE)
+        if owed.get(ALONE):
+            client.recall(ALONE)
         return {"personal": client.score()}
+
+
+def as_one(replies: Replies, alike: Mapping[str, str]) -> Replies:
+    """One answer for all clients of a kind: the mean of theirs, by their steps."""
+    found = {}
+    for kind in dict.fromkeys(alike[client] for client in replies):
+        group = Replies({c: reply for c, reply in replies.items() if alike[c] == kind})
+        steps = {client: max(number, 1) for client, number in group.each("steps").items()}
+        found[kind] = {"update": group.mean("update", steps), "steps": fmean(steps.values())}
+        for key in ("setback", "better"):
+            if numbers := [reply[key] for reply in group.values() if key in reply]:
+                found[kind][key] = fmean(numbers)
+    return Replies(found)
 
 
 def setback(client: Client, local: LocalTraining) -> Payload:
@@ -160,7 +202,12 @@ def remember(client: Client, local: LocalTraining) -> None:
 
 def validation_loss(client: Client, local: LocalTraining) -> float:
     """On the validation data, or on the training data where there are none."""
-    return local.loss(client, client.data.validation or client.data.train)
+    return local.loss(client, judges(client))
+
+
+def judges(client: Client) -> Examples:
+    """The examples by which a client judges models."""
+    return client.data.validation or client.data.train
 
 
 def stage(name: str) -> str:

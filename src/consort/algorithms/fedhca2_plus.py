@@ -129,7 +129,7 @@ class FedHCA2Plus(FedHCA2):
         """Updates count as if everybody had taken the mean number of steps."""
         if not self.per_step:
             return super().factors(replies, products)
-        steps = torch.tensor(list(replies.each("steps").values()), dtype=torch.float64).clamp(min=1)
+        steps = torch.tensor(list(replies.each("steps").values()), dtype=torch.float64)
         scales = steps.mean() / steps
         scaled = scales[:, None] * whole(products, len(replies)) * scales
         return scales * conflict_averse_factors(scaled, self.c, self.rescale)

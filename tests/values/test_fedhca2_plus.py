@@ -36,6 +36,7 @@ from consort.params import Params, mean
 from consort.wire import encode
 
 OFF = {
+    "together": 0.0,
     "as_one": False,
     "choose": False,
     "temperature": 0.0,
@@ -113,7 +114,7 @@ def test_a_setback_is_what_was_added_to_the_own_model_and_nothing_else():
     assert found == [0.0] * 3
 
 
-NOTHING_OF_OTHERS = {"initial": 0.0, "hyper_lr": 0.0, "guard": False}
+NOTHING_OF_OTHERS = {"together": 0.0, "initial": 0.0, "hyper_lr": 0.0, "guard": False}
 PAIRS = MEMBERS | {"c3": {"tasks": {"colour": 3}}, "c4": {"tasks": {"colour": 3, "shape": 4}}}
 
 
@@ -168,13 +169,64 @@ def test_clients_with_more_steps_count_more_among_those_that_are_alike():
 
 
 def test_who_is_absent_finds_what_its_kind_has_learnt_meanwhile():
-    algorithm = FedHCA2Plus(LOCAL)
+    algorithm = FedHCA2Plus(LOCAL, together=0.0)
     engine = Embedded(ClientHost(federation(PAIRS), algorithm, 0, 9, StateStore()))
     start = algorithm.start(federation(PAIRS).roster)
     after = algorithm.round(start, Clients(("c1", "c3"), 1, 9, 0, engine, 5))
     assert after.owed["c0"]["start"] is after.owed["c3"]["start"]
     assert not after.owed["c0"]["start"].equals(start.owed["c0"]["start"])
     assert after.owed["c2"] is start.owed["c2"]  # nobody of that kind has answered
+
+
+def test_at_first_all_kinds_have_one_encoder_that_moves_as_far_as_theirs():
+    played = Played(FedHCA2Plus(LOCAL, together=0.5), PAIRS, rounds=2)
+    moves, (before, after, later) = played.moves(1), played.servers
+    kinds = {"c0": ("c0", "c3"), "c1": ("c1",), "c2": ("c2", "c4")}
+    means = {kind: mean([moves[client] for client in group]) for kind, group in kinds.items()}
+    rows = torch.stack([flat(move.only("encoder")) for move in means.values()])
+    direction = torch.nn.functional.normalize(rows.mean(0), dim=0)
+    steps = {c: after.owed[c]["start"] - before.owed[c]["start"] for c in PAIRS}
+    for client, kind in after.alike.items():
+        found = flat(steps[client].only("encoder"))
+        torch.testing.assert_close(found, rows.norm(dim=1).mean() * direction, atol=2e-6, rtol=1e-5)
+        rest = means[kind].only("decoders", "heads")
+        found = flat(Params({name: steps[client][name] for name in rest}))
+        torch.testing.assert_close(found, flat(rest), atol=2e-6, rtol=1e-5)
+    assert after.weights == before.weights
+    assert not after.attended
+    apart = {encode(later.owed[kind]["start"].only("encoder")) for kind in kinds}
+    assert len(apart) == len(kinds)
+    assert later.attended
+
+
+def round_of(algorithm, before, asked, round_=1):
+    """A round in which some clients answer that all numbers have grown by one."""
+
+    def answer(call):
+        update = call.payload["owed"]["start"].zeros()
+        return {"update": Params({n: t + 1.0 for n, t in update.items()}), "steps": 1}
+
+    return algorithm.round(before, Clients(asked, round_, 9, 0, Scripted(answer), 5))
+
+
+def test_who_is_absent_at_first_still_gets_the_encoder_of_all():
+    algorithm = FedHCA2Plus(LOCAL)
+    start = algorithm.start(federation(PAIRS).roster)
+    after = round_of(algorithm, start, ("c1",))
+    moved = {c: flat(after.owed[c]["start"] - start.owed[c]["start"]) for c in PAIRS}
+    encoder = flat(start.owed["c0"]["start"].only("encoder")).numel()
+    for client, move in moved.items():
+        expected = len(move) if client == "c1" else encoder
+        assert move.sum().item() == pytest.approx(expected, abs=1e-3)
+
+
+def test_kinds_that_have_parted_stay_apart_in_a_run_that_is_made_longer():
+    algorithm = FedHCA2Plus(LOCAL, together=1.0)
+    start = algorithm.start(federation(PAIRS).roster)
+    parted = round_of(replace(algorithm, together=0.0), start, tuple(PAIRS))
+    apart = replace(parted, owed=parted.owed | {"c1": start.owed["c1"]})
+    after = round_of(algorithm, apart, ("c0",), round_=2)
+    assert after.owed["c2"] is apart.owed["c2"]
 
 
 def test_the_model_that_takes_nothing_from_others_is_trained_alone_bit_for_bit(tmp_path):

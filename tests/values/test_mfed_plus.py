@@ -8,9 +8,10 @@ from tests.contract.helpers import overhear
 from tests.helpers import unlike_federation
 from tests.values.by_hand import play
 
+from consort.aggregation.one_encoder import one_step
 from consort.algorithm import Clients
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
-from consort.algorithms.mfed_plus import MFedPlus, Server, encoder, one_step, pulled
+from consort.algorithms.mfed_plus import MFedPlus, Server, encoder, pulled
 from consort.engines.scripted import Scripted
 from consort.local import LocalTraining
 from consort.params import Params, mean

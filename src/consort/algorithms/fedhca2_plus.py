@@ -1,12 +1,13 @@
-"""FedHCA² among kinds of clients, by directions, and with a model alone to fall back on.
+"""FedHCA² after one encoder for all, among kinds of clients, with a model alone to fall back on.
 
-Our own variation. Clients that are alike have one model, heads included, and count as one. Kinds of
-clients then exchange as published, but compare directions: where updates are short, attention by
-dot products is nearly uniform, and weights that are learnt from them hardly move; a client with
-many steps decides for all. What is added to a model is judged by the clients' own validation data,
-of which they tell one number. Some tasks lose by all that, so every client trains a model alone,
-too, and those that are alike use the one that their validation data prefer. The recipe
-fedhca2/ablation runs it without each of these ideas.
+Our own variation. Few images of one task make a poor encoder: in the first rounds there is one for
+all. Clients that are alike have one model, heads included, and count as one. Kinds of clients later
+exchange as published, but compare directions: where updates are short, attention by dot products is
+nearly uniform, and weights that are learnt from them hardly move; a client with many steps decides
+for all. What is added to a model is judged by the clients' own validation data, of which they tell
+one number. Some tasks lose by all that, so every client trains a model alone, too, and those that
+are alike use the one that their validation data prefer. The recipe fedhca2/ablation runs it without
+each of these ideas.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
+from consort.aggregation.one_encoder import is_one, one_step
 from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedavg_parts import ENCODER, travelling
 from consort.algorithms.fedhca2 import START, FedHCA2, Server, Weights, owed_to, whole
@@ -38,10 +40,12 @@ ALONE, LOST, REACHED = "alone", "loss alone", "loss reached"
 
 @dataclass(frozen=True)
 class FedHCA2Plus(FedHCA2):
-    """FedHCA² among kinds of clients that compares directions; or what was trained alone."""
+    """One encoder, then FedHCA² among kinds by directions; or what was trained alone."""
 
     private: ClassVar[tuple[str, ...]] = ("buffers",)
 
+    together: Probability = 0.4
+    """The share of all rounds, at the beginning, in which all kinds have one encoder."""
     as_one: bool = True
     """Whether clients that are alike have one model, heads included, or each its own."""
     choose: bool = True
@@ -65,7 +69,7 @@ class FedHCA2Plus(FedHCA2):
         server = super().start(roster)
         alike = server.alike if self.as_one else {client: client for client in roster.ids}
         count = Counter(alike.values())
-        models = {kind: roster.model(kind).without(BUFFERS) for kind in count}
+        models = {k: roster.model(k).without(BUFFERS) | server.owed[k][START] for k in count}
         models = {k: model if count[k] > 1 else travelling(model) for k, model in models.items()}
         return replace(
             server,
@@ -76,21 +80,19 @@ class FedHCA2Plus(FedHCA2):
         )
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains the model of its kind; then kinds exchange as published."""
+        """Everybody trains the model of its kind; then kinds share or exchange."""
         replies = clients.ask(self.train, owed=owed_to(server, clients))
         kinds = as_one(replies, server.alike)
+        starts = {kind: server.owed[kind][START] for kind in server.weights}
+        planned = clients.round <= self.together * clients.rounds
+        if planned and is_one(start.only(ENCODER) for start in starts.values()):
+            return renewed(server, with_one_encoder(starts, kinds), kinds)
         after = self.exchanged(server, kinds, clients)
-        owed = {
-            kind: {
-                START: self.with_added(
-                    server.owed[kind][START] + answer["update"], after.owed[kind]
-                ),
-                ALONE: answer.get("better", 0.0) > 0,
-            }
+        models = {
+            kind: self.with_added(starts[kind] + answer["update"], after.owed[kind])
             for kind, answer in kinds.items()
         }
-        heard = {client: owed[kind] for client, kind in server.alike.items() if kind in owed}
-        return replace(after, owed=server.owed | heard)
+        return renewed(replace(after, owed=server.owed), models, kinds)
 
     def with_added(self, model: Params, owed: Payload) -> Params:
         """A model and what others contribute to its encoder and decoders."""
@@ -173,6 +175,30 @@ class FedHCA2Plus(FedHCA2):
         if owed.get(ALONE):
             client.recall(ALONE)
         return {"personal": client.score()}
+
+
+def with_one_encoder(starts: dict[str, Params], kinds: Replies) -> dict[str, Params]:
+    """The models of all kinds after a round in which they had one encoder."""
+    updates: dict[str, Params] = kinds.each("update")
+    if not updates:
+        return {}
+    one = one_step(
+        next(iter(starts.values())).only(ENCODER), [u.only(ENCODER) for u in updates.values()]
+    )
+    trained = {kind: starts[kind] + update for kind, update in updates.items()}
+    return {kind: model | one for kind, model in (starts | trained).items()}
+
+
+def renewed(server: Server, models: Mapping[str, Params], kinds: Replies) -> Server:
+    """Clients are owed the new models of their kinds, and told which of them were better alone."""
+    told = {kind: {ALONE: answer.get("better", 0.0) > 0} for kind, answer in kinds.items()}
+    owed = {
+        client: {START: models[kind], ALONE: server.owed[client].get(ALONE, False)}
+        | told.get(kind, {})
+        for client, kind in server.alike.items()
+        if kind in models
+    }
+    return replace(server, owed=server.owed | owed)
 
 
 def as_one(replies: Replies, alike: Mapping[str, str]) -> Replies:

@@ -8,12 +8,12 @@ alike count more for each other, and a task that was set back is pulled less.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from consort.aggregation.min_norm import gram
+from consort.aggregation.one_encoder import is_one, one_step
 from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
 from consort.algorithms.fedhca2_plus import remember, setback
@@ -62,7 +62,7 @@ class MFedPlus(Algorithm[Server]):
     def round(self, server: Server, clients: Clients) -> Server:
         """FedAvg in every task; at first the tasks then agree on one encoder."""
         planned = clients.round <= self.together * clients.rounds
-        together = planned and is_one(server.models.values())
+        together = planned and is_one(map(encoder, server.models.values()))
         starts = server.models if together else pulled(server)
         replies = clients.ask(self.train, model=models_for(starts, server.alike, clients))
         trained = means(replies, server.alike)
@@ -118,29 +118,9 @@ class MFedPlus(Algorithm[Server]):
         return {"global": client.score()}
 
 
-def one_step(start: Params, updates: Sequence[Params]) -> Params:
-    """From where all of them started, in the direction of their mean, as far as they mostly went.
-
-    Updates of unlike tasks are all but orthogonal: the mean of n is √n times shorter than each.
-    """
-    products = gram(updates)
-    length = math.sqrt(max(float(products.mean()), 0.0))
-    stretch = float(products.diagonal().sqrt().mean()) / length if length else 1.0
-    share = stretch / len(updates)
-    return Params(
-        {name: start[name] + share * sum(u[name] for u in updates) for name in updates[0]}
-    )
-
-
 def encoder(model: Params) -> Params:
     """What the tasks have in common, without statistics."""
     return model.only(ENCODER).without(BUFFERS)
-
-
-def is_one(models: Iterable[Params]) -> bool:
-    """Whether all have the same encoder, as they no longer do in a run that was made longer."""
-    encoders = list(map(encoder, models))
-    return all(one.equals(encoders[0]) for one in encoders)
 
 
 def pulled(server: Server) -> dict[str, Params]:

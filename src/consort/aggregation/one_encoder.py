@@ -1,0 +1,29 @@
+"""One encoder for unlike tasks, moved by what each of them would have it be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from consort.aggregation.min_norm import gram
+from consort.params import Params
+
+
+def one_step(start: Params, updates: Sequence[Params]) -> Params:
+    """From where all of them started, in the direction of their mean, as far as they mostly went.
+
+    Updates of unlike tasks are all but orthogonal: the mean of n is √n times shorter than each.
+    """
+    products = gram(updates)
+    length = math.sqrt(max(float(products.mean()), 0.0))
+    stretch = float(products.diagonal().sqrt().mean()) / length if length else 1.0
+    share = stretch / len(updates)
+    return Params(
+        {name: start[name] + share * sum(u[name] for u in updates) for name in updates[0]}
+    )
+
+
+def is_one(encoders: Iterable[Params]) -> bool:
+    """Whether all are the same, as they no longer are in a run that was made longer."""
+    first, *others = encoders
+    return all(other.equals(first) for other in others)

@@ -44,7 +44,6 @@ OFF = {
     "cosine": False,
     "per_step": False,
     "guard": False,
-    "initial": 0.1,
     "hyper_lr": 0.01,
 }
 

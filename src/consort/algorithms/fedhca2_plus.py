@@ -50,8 +50,6 @@ class FedHCA2Plus(FedHCA2):
     """Whether clients that are alike have one model, heads included, or each its own."""
     choose: bool = True
     """Whether clients train a model alone, too, and use what their validation data prefer."""
-    initial: Probability = 1.0
-    """The weights of the common update and of attention before they are learnt."""
     hyper_lr: NotNegative = 0.02
     temperature: NotNegative = 0.3
     """Decoders attend by softmax(cosine / temperature); with 0, by dot products as published."""

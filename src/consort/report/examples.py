@@ -79,4 +79,10 @@ def _column(name: str, value: str, pixels: Tensor, alt: str) -> Html:
         picture(image, f"{alt}, image {place}", _COLOURS)
         for place, image in enumerate(pixels[:, :, ::step, ::step], start=1)
     )
-    return tag("figure", tag("figcaption", name, tag("span", value)), *images)
+    return tag("figure", tag("figcaption", _breakable(name), tag("span", value)), *images)
+
+
+def _breakable(name: str) -> Html:
+    """A name that may go on in a second line after any of its words."""
+    first, *others = name.split("_")
+    return tag("div", first, *(part for word in others for part in ("_", tag("wbr"), word)))

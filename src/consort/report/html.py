@@ -21,7 +21,7 @@ class Html(str):
 Content: TypeAlias = "Html | str | int | None"
 Figure: TypeAlias = Mapping[str, Any]
 
-_ALONE = frozenset({"img", "meta"})
+_ALONE = frozenset({"img", "meta", "wbr"})
 
 
 def tag(name: str, /, *children: Content, **attributes: str | int) -> Html:

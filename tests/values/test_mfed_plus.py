@@ -8,7 +8,6 @@ from tests.contract.helpers import overhear
 from tests.helpers import unlike_federation
 from tests.values.by_hand import play
 
-from consort.aggregation.one_encoder import one_step
 from consort.algorithm import Clients
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.mfed_plus import MFedPlus, Server, encoder, pulled
@@ -128,9 +127,3 @@ def test_clients_are_sent_one_model_and_tell_their_setback_from_the_second_round
         assert exchange.call.payload["model"].equals(starts[task])
     _, free = overhear(MFedPlus(LOCAL, together=0.0, guard=False), two_tasks(), rounds=2)
     assert free[2].pulls == free[0].pulls
-
-
-def test_one_step_of_updates_that_cancel_is_none():
-    start, there = Params({"w": torch.ones(2)}), Params({"w": torch.tensor([1.0, 0.0])})
-    assert one_step(start, [there, -there]).equals(start)
-    assert one_step(start, [there]).equals(start + there)

@@ -153,6 +153,7 @@ FORMULAS = {
     "matfl": encoder_alone,
     "mfed": (model_and_encoder, whole),
     "mfed_plus": whole,
+    "own_or_common": parameters_of_whole,
     "qfedavg": whole,
     "scaffold": model_and_control,
 }

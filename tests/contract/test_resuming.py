@@ -91,7 +91,7 @@ def test_a_finished_run_is_not_run_again(name, straight, tmp_path):
     assert_same_outcome(again, straight(name))
 
 
-PLANNED = {"affr", "affr_plus", "feddg_ga", "fedhca2_plus", "mfed_plus"}
+PLANNED = {"affr", "affr_plus", "feddg_ga", "mfed_plus"}
 """Algorithms that plan by the number of rounds: a later end means other rounds."""
 
 

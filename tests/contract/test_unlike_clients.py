@@ -77,6 +77,7 @@ def test_what_is_shared_decides_who_can_take_part():
     }
     encoders = {"fedas", "fedavg_parts", "fedbabu", "fedhca2", "fedper", "fedrep", "fedsta"}
     encoders |= {"ditto_parts", "fedamp_parts", "fedhca2_plus", "matfl", "mfed", "mfed_plus"}
+    encoders |= {"own_or_common"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
     for name in ("fedkd", "fml"):

@@ -59,9 +59,10 @@ def _decoded_encoder(monkeypatch):
     monkeypatch.setitem(ENCODERS, "decoded", f"{__name__}:Decoded")
 
 
-def federation(members=MEMBERS):
+def federation(members=MEMBERS, **options):
     return Federation(
-        {name: tiny_member(name, model=DECODED, **member) for name, member in members.items()}
+        {name: tiny_member(name, model=DECODED, **member) for name, member in members.items()},
+        **options,
     )
 
 

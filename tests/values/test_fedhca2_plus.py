@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -27,18 +26,13 @@ from consort.algorithms.fedavg_parts import travelling
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
-from consort.algorithms.local_only import LocalOnly
 from consort.checkpoint import StateStore
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
-from consort.engines.scripted import Scripted
 from consort.params import Params, mean
-from consort.wire import encode
 
 OFF = {
-    "together": 0.0,
     "as_one": False,
-    "choose": False,
     "temperature": 0.0,
     "stages": False,
     "cosine": False,
@@ -113,12 +107,12 @@ def test_a_setback_is_what_was_added_to_the_own_model_and_nothing_else():
     assert found == [0.0] * 3
 
 
-NOTHING_OF_OTHERS = {"together": 0.0, "initial": 0.0, "hyper_lr": 0.0, "guard": False}
+NOTHING_OF_OTHERS = {"initial": 0.0, "hyper_lr": 0.0, "guard": False}
 PAIRS = MEMBERS | {"c3": {"tasks": {"colour": 3}}, "c4": {"tasks": {"colour": 3, "shape": 4}}}
 
 
 def test_clients_that_are_alike_have_one_model_which_is_fedavg_within_their_kind(tmp_path):
-    ours = FedHCA2Plus(LOCAL, choose=False, **NOTHING_OF_OTHERS)
+    ours = FedHCA2Plus(LOCAL, **NOTHING_OF_OTHERS)
     found = play(ours, federation(PAIRS), tmp_path / "ours", rounds=3).server
     plain = play(FedAvgPerTask(LOCAL), federation(PAIRS), tmp_path / "plain", rounds=3).server
     assert {client for client, kind in found.alike.items() if client == kind} == {"c0", "c1", "c2"}
@@ -168,116 +162,13 @@ def test_clients_with_more_steps_count_more_among_those_that_are_alike():
 
 
 def test_who_is_absent_finds_what_its_kind_has_learnt_meanwhile():
-    algorithm = FedHCA2Plus(LOCAL, together=0.0)
+    algorithm = FedHCA2Plus(LOCAL)
     engine = Embedded(ClientHost(federation(PAIRS), algorithm, 0, 9, StateStore()))
     start = algorithm.start(federation(PAIRS).roster)
     after = algorithm.round(start, Clients(("c1", "c3"), 1, 9, 0, engine, 5))
     assert after.owed["c0"]["start"] is after.owed["c3"]["start"]
     assert not after.owed["c0"]["start"].equals(start.owed["c0"]["start"])
     assert after.owed["c2"] is start.owed["c2"]  # nobody of that kind has answered
-
-
-def test_at_first_all_kinds_have_one_encoder_that_moves_as_far_as_theirs():
-    played = Played(FedHCA2Plus(LOCAL, together=0.5), PAIRS, rounds=2)
-    moves, (before, after, later) = played.moves(1), played.servers
-    kinds = {"c0": ("c0", "c3"), "c1": ("c1",), "c2": ("c2", "c4")}
-    means = {kind: mean([moves[client] for client in group]) for kind, group in kinds.items()}
-    rows = torch.stack([flat(move.only("encoder")) for move in means.values()])
-    direction = torch.nn.functional.normalize(rows.mean(0), dim=0)
-    steps = {c: after.owed[c]["start"] - before.owed[c]["start"] for c in PAIRS}
-    for client, kind in after.alike.items():
-        found = flat(steps[client].only("encoder"))
-        torch.testing.assert_close(found, rows.norm(dim=1).mean() * direction, atol=2e-6, rtol=1e-5)
-        rest = means[kind].only("decoders", "heads")
-        found = flat(Params({name: steps[client][name] for name in rest}))
-        torch.testing.assert_close(found, flat(rest), atol=2e-6, rtol=1e-5)
-    assert after.weights == before.weights
-    assert not after.attended
-    apart = {encode(later.owed[kind]["start"].only("encoder")) for kind in kinds}
-    assert len(apart) == len(kinds)
-    assert later.attended
-
-
-def round_of(algorithm, before, asked, round_=1):
-    """A round in which some clients answer that all numbers have grown by one."""
-
-    def answer(call):
-        update = call.payload["owed"]["start"].zeros()
-        return {"update": Params({n: t + 1.0 for n, t in update.items()}), "steps": 1}
-
-    return algorithm.round(before, Clients(asked, round_, 9, 0, Scripted(answer), 5))
-
-
-def test_who_is_absent_at_first_still_gets_the_encoder_of_all():
-    algorithm = FedHCA2Plus(LOCAL)
-    start = algorithm.start(federation(PAIRS).roster)
-    after = round_of(algorithm, start, ("c1",))
-    moved = {c: flat(after.owed[c]["start"] - start.owed[c]["start"]) for c in PAIRS}
-    encoder = flat(start.owed["c0"]["start"].only("encoder")).numel()
-    for client, move in moved.items():
-        expected = len(move) if client == "c1" else encoder
-        assert move.sum().item() == pytest.approx(expected, abs=1e-3)
-
-
-def test_kinds_that_have_parted_stay_apart_in_a_run_that_is_made_longer():
-    algorithm = FedHCA2Plus(LOCAL, together=1.0)
-    start = algorithm.start(federation(PAIRS).roster)
-    parted = round_of(replace(algorithm, together=0.0), start, tuple(PAIRS))
-    apart = replace(parted, owed=parted.owed | {"c1": start.owed["c1"]})
-    after = round_of(algorithm, apart, ("c0",), round_=2)
-    assert after.owed["c2"] is apart.owed["c2"]
-
-
-def test_the_model_that_takes_nothing_from_others_is_trained_alone_bit_for_bit(tmp_path):
-    ours = play(FedHCA2Plus(LOCAL), federation(), tmp_path / "ours", rounds=3)
-    alone = play(LocalOnly(LOCAL), federation(), tmp_path / "alone", rounds=3)
-    for client, state in alone.states.items():
-        found = ours.states[client]["alone"]
-        assert encode(Params({n: found[n] for n in state["model"]})) == encode(state["model"])
-
-
-def test_clients_use_the_model_that_their_validation_data_preferred():
-    """With all examples in one batch, what else is trained in between does not matter."""
-    local = replace(LOCAL, batch=1000, lr=2.0)
-    exchanges, servers = overhear(FedHCA2Plus(local), federation(), rounds=4)
-    ways = FedHCA2Plus(local, choose=False), LocalOnly(local)
-    chosen, (shared, alone) = scored(exchanges), (scored(overheard(way)) for way in ways)
-    assert {owed["alone"] for owed in servers[4].owed.values()} == {True, False}
-    for client, owed in servers[4].owed.items():
-        assert owed["alone"] == (alone[client, 3] < shared[client, 3])
-        expected = (alone if owed["alone"] else shared)[client, 4]
-        assert chosen[client, 4] == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.parametrize("preferences", [(3.0, -2.0), (1.0, -2.0)])
-def test_clients_that_are_alike_choose_together(preferences):
-    better = dict(zip(("c0", "c3"), preferences, strict=True))
-
-    def answer(call):
-        update = call.payload["owed"]["start"].zeros()
-        return {"update": update, "steps": 1, "better": better.get(call.client, 0.0)}
-
-    algorithm = FedHCA2Plus(LOCAL)
-    clients = Clients(tuple(PAIRS), 1, 9, 0, Scripted(answer), 5)
-    after = algorithm.round(algorithm.start(federation(PAIRS).roster), clients)
-    together = sum(preferences) > 0
-    chosen = {client: owed["alone"] for client, owed in after.owed.items()}
-    assert chosen == {"c0": together, "c3": together, "c1": False, "c2": False, "c4": False}
-
-
-def overheard(algorithm):
-    return overhear(algorithm, federation(), rounds=4)[0]
-
-
-def scored(exchanges):
-    """The validation loss of every client in every round."""
-    return {
-        (e.call.client, e.call.round): sum(
-            task["loss"] for task in e.reply.content["personal"]["validation"]["tasks"].values()
-        )
-        for e in exchanges
-        if e.call.evaluation
-    }
 
 
 def test_nothing_that_moved_has_no_direction():

@@ -1,13 +1,10 @@
-"""FedHCA² after one encoder for all, among kinds of clients, with a model alone to fall back on.
+"""FedHCA² among kinds of clients, by directions, with a guard.
 
-Our own variation. Few images of one task make a poor encoder: in the first rounds there is one for
-all. Clients that are alike have one model, heads included, and count as one. Kinds of clients later
-exchange as published, but compare directions: where updates are short, attention by dot products is
-nearly uniform, and weights that are learnt from them hardly move; a client with many steps decides
-for all. What is added to a model is judged by the clients' own validation data, of which they tell
-one number. Some tasks lose by all that, so every client trains a model alone, too, and those that
-are alike use the one that their validation data prefer. The recipe fedhca2/ablation runs it without
-each of these ideas.
+Our own variation. Clients that are alike have one model, heads included, and count as one. Kinds of
+clients exchange as published, but compare directions: where updates are short, attention by dot
+products is nearly uniform, and weights that are learnt from them hardly move; a client with many
+steps decides for all. What is added to a model is judged by the clients' own validation data, of
+which they tell one number. The recipe fedhca2/ablation runs it without each of these ideas.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from torch import Tensor
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
-from consort.aggregation.one_encoder import is_one, one_step
 from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedavg_parts import ENCODER, travelling
 from consort.algorithms.fedhca2 import START, FedHCA2, Server, Weights, owed_to, whole
@@ -33,23 +29,19 @@ from consort.local import LocalTraining
 from consort.messages import Payload, Replies
 from consort.params import BUFFERS, Params, has_role
 from consort.roster import Roster
-from consort.types import NotNegative, Probability
+from consort.types import NotNegative
 
-ALONE, LOST, REACHED = "alone", "loss alone", "loss reached"
+REACHED = "loss reached"
 
 
 @dataclass(frozen=True)
 class FedHCA2Plus(FedHCA2):
-    """One encoder, then FedHCA² among kinds by directions; or what was trained alone."""
+    """FedHCA² among kinds of clients by directions; who was set back takes less."""
 
     private: ClassVar[tuple[str, ...]] = ("buffers",)
 
-    together: Probability = 0.4
-    """The share of all rounds, at the beginning, in which all kinds have one encoder."""
     as_one: bool = True
     """Whether clients that are alike have one model, heads included, or each its own."""
-    choose: bool = True
-    """Whether clients train a model alone, too, and use what their validation data prefer."""
     hyper_lr: NotNegative = 0.02
     temperature: NotNegative = 0.3
     """Decoders attend by softmax(cosine / temperature); with 0, by dot products as published."""
@@ -78,19 +70,16 @@ class FedHCA2Plus(FedHCA2):
         )
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains the model of its kind; then kinds share or exchange."""
+        """Everybody trains the model of its kind; then kinds exchange."""
         replies = clients.ask(self.train, owed=owed_to(server, clients))
         kinds = as_one(replies, server.alike)
-        starts = {kind: server.owed[kind][START] for kind in server.weights}
-        planned = clients.round <= self.together * clients.rounds
-        if planned and is_one(start.only(ENCODER) for start in starts.values()):
-            return renewed(server, with_one_encoder(starts, kinds), kinds)
         after = self.exchanged(server, kinds, clients)
         models = {
-            kind: self.with_added(starts[kind] + answer["update"], after.owed[kind])
+            kind: self.with_added(server.owed[kind][START] + answer["update"], after.owed[kind])
             for kind, answer in kinds.items()
         }
-        return renewed(replace(after, owed=server.owed), models, kinds)
+        renewed = {c: {START: models[k]} for c, k in server.alike.items() if k in models}
+        return replace(after, owed=server.owed | renewed)
 
     def with_added(self, model: Params, owed: Payload) -> Params:
         """A model and what others contribute to its encoder and decoders."""
@@ -141,62 +130,12 @@ class FedHCA2Plus(FedHCA2):
     @on_client
     def train(self, client: Client, owed: Payload) -> Payload:
         """Local epochs as published, and what validation data say of what was owed."""
-        alone = client.state.get(LOST)
-        if self.choose:
-            self.train_alone(client)
         before = self.install(client, owed)
-        told = self.judged(client, alone) if self.guard or self.choose else {}
+        told = setback(client, self.local) if self.guard else {}
         steps = self.local.run(client).steps
-        if self.guard or self.choose:
+        if self.guard:
             remember(client, self.local)
         return self.answer(client, owed, before) | {"steps": steps} | told
-
-    def train_alone(self, client: Client) -> None:
-        """The same epochs for a model that takes nothing from others."""
-        with client.beside(ALONE):
-            self.local.run(client)
-            client.keep(ALONE)
-            client.state[LOST] = validation_loss(client, self.local)
-
-    def judged(self, client: Client, alone: float | None) -> Payload:
-        """How much of a setback the model is, and how much better the one trained alone was."""
-        told = setback(client, self.local)
-        if told and alone is not None:
-            lost = client.state[REACHED] + told["setback"]
-            told["better"] = (lost - alone) * len(judges(client))
-        return told
-
-    @on_client
-    def test(self, client: Client, owed: Payload) -> Payload:
-        """Scores of the model of its kind, or of the one trained alone if that was better."""
-        self.install(client, owed)
-        if owed.get(ALONE):
-            client.recall(ALONE)
-        return {"personal": client.score()}
-
-
-def with_one_encoder(starts: dict[str, Params], kinds: Replies) -> dict[str, Params]:
-    """The models of all kinds after a round in which they had one encoder."""
-    updates: dict[str, Params] = kinds.each("update")
-    if not updates:
-        return {}
-    one = one_step(
-        next(iter(starts.values())).only(ENCODER), [u.only(ENCODER) for u in updates.values()]
-    )
-    trained = {kind: starts[kind] + update for kind, update in updates.items()}
-    return {kind: model | one for kind, model in (starts | trained).items()}
-
-
-def renewed(server: Server, models: Mapping[str, Params], kinds: Replies) -> Server:
-    """Clients are owed the new models of their kinds, and told which of them were better alone."""
-    told = {kind: {ALONE: answer.get("better", 0.0) > 0} for kind, answer in kinds.items()}
-    owed = {
-        client: {START: models[kind], ALONE: server.owed[client].get(ALONE, False)}
-        | told.get(kind, {})
-        for client, kind in server.alike.items()
-        if kind in models
-    }
-    return replace(server, owed=server.owed | owed)
 
 
 def as_one(replies: Replies, alike: Mapping[str, str]) -> Replies:
@@ -206,9 +145,8 @@ def as_one(replies: Replies, alike: Mapping[str, str]) -> Replies:
         group = Replies({c: reply for c, reply in replies.items() if alike[c] == kind})
         steps = {client: max(number, 1) for client, number in group.each("steps").items()}
         found[kind] = {"update": group.mean("update", steps), "steps": fmean(steps.values())}
-        for key in ("setback", "better"):
-            if numbers := [reply[key] for reply in group.values() if key in reply]:
-                found[kind][key] = fmean(numbers)
+        if setbacks := [reply["setback"] for reply in group.values() if "setback" in reply]:
+            found[kind]["setback"] = fmean(setbacks)
     return Replies(found)
 
 

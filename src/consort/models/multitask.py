@@ -42,7 +42,7 @@ class MultiTaskModel(nn.Module):
         self.batchnorm: BatchNormPolicy = batchnorm
         self.companion: MultiTaskModel | None = None
         self._slots: dict[str, Tensor] | None = None
-        self._paths = {
+        self.paths = {
             task: (*([self.decoders[task]] if task in self.decoders else []), head)
             for task, head in self.heads.items()
         }
@@ -67,7 +67,7 @@ class MultiTaskModel(nn.Module):
 
     def output(self, task: str, features: Tensor) -> Tensor:
         """One task's output from the encoder's features."""
-        for module in self._paths[task]:
+        for module in self.paths[task]:
             features = module(features)
         return features
 
@@ -75,5 +75,5 @@ class MultiTaskModel(nn.Module):
         """A copy of what follows the encoder, by task, that stays as it is now."""
         return {
             task: copy.deepcopy(nn.Sequential(*path)).requires_grad_(False)
-            for task, path in self._paths.items()
+            for task, path in self.paths.items()
         }

@@ -11,6 +11,7 @@ from torch import Tensor
 from consort.data.examples import Examples
 from consort.data.signatures.scan import Scan
 from consort.errors import Failure
+from consort.models.combined import Encoders
 from consort.scoring import BATCH
 from consort.use.calibration import calibrated
 from consort.use.facts import Facts
@@ -52,6 +53,11 @@ def export(folder: Path, client: str, path: Path) -> Exported:
     checked = next(examples for examples in splits if len(examples))
     facts = _facts(trained, outputs, checked.inputs[0])
     if encoder:
+        if isinstance(trained.model.encoder, Encoders):
+            raise Failure(
+                f"{path} was not written: two models share the tasks of {client}, each with an "
+                "encoder of its own; write .pt or .onnx, which hold both"
+            )
         write_encoder(path, trained.model.encoder, facts)
         return Exported(facts, 0.0, 0, encoder=True)
     draft = path.with_name(f".{path.name}.draft{path.suffix}")

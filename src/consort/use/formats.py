@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from consort.errors import Failure, Refused, UsageError
 from consort.models.multitask import MultiTaskModel
@@ -42,8 +43,7 @@ class Outputs(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         """All outputs for a batch."""
         found = self.model.encoder(inputs)
-        maps = [found] if isinstance(found, Tensor) else found
-        features = torch.cat([part.flatten(1) for part in maps], 1)
+        features = torch.cat([part.flatten(1) for part in tree_leaves(found)], 1)
         return (features, *(self.model.output(task, found) for task in self.tasks))
 
 

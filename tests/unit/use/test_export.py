@@ -14,6 +14,7 @@ from tests.unit.cli.command import write_recipe
 from consort.assembly import prepare_run
 from consort.data.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
+from consort.models.combined import Encoders
 from consort.models.pyramid import ConvPyramid
 from consort.recipe_file import load_recipe
 from consort.use import export as exporting
@@ -104,6 +105,49 @@ def test_models_start_from_an_encoder_that_was_exported(scenes, tmp_path):
     expected = trained_model(scenes, "some-0").model.encoder.state_dict()
     for name, value in encoder.state_dict().items():
         assert value.equal(expected[name]), name
+
+
+TWO_MODELS = """
+title = "Scenes for two models"
+groups = [
+  { name = "some", count = 1, tasks = ["depth", "normals"] },
+  { name = "other", count = 1, tasks = ["depth"] },
+]
+data = { name = "synthetic_scenes", examples = 24, size = 32 }
+model = { name = "conv_pyramid", widths = [4, 6], channels = 8 }
+run = { rounds = 3 }
+local = { lr = 0.1, batch = 4 }
+
+[algorithms.own_or_common]
+"""
+
+
+@pytest.fixture(scope="module")
+def divided(tmp_path_factory):
+    """A run after which one client has two models, each for one of its tasks."""
+    folder = tmp_path_factory.mktemp("divided")
+    (folder / "recipe.toml").write_text(TWO_MODELS)
+    recipe = load_recipe(folder / "recipe.toml")
+    for seed in range(9):
+        run = prepare_run(recipe, "own_or_common", seed, folder / str(seed))
+        run.go()
+        if isinstance(trained_model(folder / str(seed), "some-0").model.encoder, Encoders):
+            return folder / str(seed)
+    raise AssertionError("choose rounds after which the two tasks prefer different models")
+
+
+@pytest.mark.parametrize("suffix", ["pt", "onnx"])
+def test_two_models_that_share_the_tasks_are_one_file(divided, suffix, tmp_path):
+    exported = export(divided, "some-0", tmp_path / f"model.{suffix}")
+    assert exported.difference < 1e-5
+    features, *_ = read_model(tmp_path / f"model.{suffix}").apply(torch.zeros(2, 3, 32, 32))
+    assert features.shape == (2, 2 * (4 * 8 * 8 + 6 * 4 * 4))
+
+
+def test_two_encoders_are_not_written_as_one(divided, tmp_path):
+    with pytest.raises(Failure, match="two models share the tasks of some-0"):
+        export(divided, "some-0", tmp_path / "encoder.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch):

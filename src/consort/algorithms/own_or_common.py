@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.algorithms.fedavg_parts import DECODERS, ENCODER
 from consort.algorithms.fedavg_per_task import means
 from consort.algorithms.fedhca2_plus import judges
 from consort.local import LocalTraining
@@ -24,9 +25,8 @@ from consort.params import BUFFERS, Params, mean
 from consort.roster import Roster
 from consort.scoring import score
 
-ENCODER = "encoder"
+HEADS = "heads"
 OWN, COMMON = "own", "common"
-ROLES = ENCODER, "decoders", "heads"
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class OwnOrCommon(Algorithm[Server]):
 
     def start(self, roster: Roster) -> Server:
         """One encoder for both; a client that is the only one of its kind keeps all the rest."""
-        encoder = travelling(roster.shared(ENCODER))
+        encoder = roster.shared(ENCODER).without(BUFFERS)
         alike = roster.alike()
         models: dict[str, dict[str, Params]] = {OWN: {}, COMMON: {}}
         for kind, count in Counter(alike.values()).items():
             if count > 1:  # at first both are the same, and sent once
-                models[OWN][kind] = travelling(roster.model(kind)) | encoder
+                models[OWN][kind] = roster.model(kind).without(BUFFERS) | encoder
             else:
                 models[COMMON][kind] = encoder
         return Server(models, dict.fromkeys(models, 0), dict.fromkeys(alike, 0), {}, alike)
@@ -93,7 +93,7 @@ class OwnOrCommon(Algorithm[Server]):
             self.local.run(client)
             client.keep(which)
         if roles:
-            model = travelling(client.state[turn]).only(*roles)
+            model = client.state[turn].without(BUFFERS).only(*roles)
             told |= {"model": model, "examples": client.examples}
         return told
 
@@ -106,26 +106,25 @@ class OwnOrCommon(Algorithm[Server]):
     def test(self, client: Client, news: Payload, chosen: list[str]) -> Payload:
         """Scores of the own model, and of the common one in its tasks."""
         receive(client, news)
+        wanted = {task: COMMON if task in chosen else OWN for task in client.tasks}
         models = {}
-        for which in (OWN, COMMON):
+        for which in dict.fromkeys(wanted.values()):
             client.recall(which)
             models[which] = copy.deepcopy(client.model)
-        client.model = combined(
-            {task: models[COMMON if task in chosen else OWN] for task in client.tasks}
-        )
+        client.model = combined({task: models[which] for task, which in wanted.items()})
         return {"personal": client.score()}
-
-
-def travelling(model: Params) -> Params:
-    """What is sent: all but statistics."""
-    return model.without(BUFFERS)
 
 
 def roles(server: Server, turn: str, clients: Clients) -> Each:
     """What everybody sends of a model: who is the only one of its kind, the encoder at most."""
     count = Counter(server.alike.values())
     of_one = [ENCODER] if turn == COMMON else []
-    return Each({c: list(ROLES) if count[server.alike[c]] > 1 else of_one for c in clients.ids})
+    return Each(
+        {
+            c: [ENCODER, DECODERS, HEADS] if count[server.alike[c]] > 1 else of_one
+            for c in clients.ids
+        }
+    )
 
 
 def news(server: Server, clients: Clients) -> Each:
@@ -158,13 +157,11 @@ def gains(client: Client) -> dict[str, float]:
     metrics = {}
     for which in (OWN, COMMON):
         client.recall(which)
-        found = score(client.model, client.tasks, seen)["validation"]["tasks"]
-        metrics[which] = {n: found[n][task.metric] for n, task in client.tasks.items()}
-    found = {
-        name: (metrics[COMMON][name] - metrics[OWN][name])
-        * (len(examples) if task.higher_is_better else -len(examples))
-        for name, task in client.tasks.items()
-    }
+        metrics[which] = score(client.model, client.tasks, seen)["validation"]["tasks"]
+    found = {}
+    for name, task in client.tasks.items():
+        own, common = (metrics[which][name][task.metric] for which in (OWN, COMMON))
+        found[name] = (common - own if task.higher_is_better else own - common) * len(examples)
     return {name: gain for name, gain in found.items() if math.isfinite(gain)}
 
 

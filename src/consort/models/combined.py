@@ -11,7 +11,11 @@ from consort.models.multitask import MultiTaskModel
 
 
 def combined(models: Mapping[str, MultiTaskModel]) -> MultiTaskModel:
-    """Answers every task as the model that is named for it; it consists of their own parts."""
+    """Answers every task as the model that is named for it does.
+
+    It consists of their own parts, and switches their modes: whoever trains on with one of them
+    gives a copy.
+    """
     different = list(dict.fromkeys(models.values()))
     if len(different) == 1:
         return different[0]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from statistics import mean, stdev
+from fractions import Fraction
+from statistics import mean, variance
 
 import pytest
 from hypothesis import given, settings
@@ -65,6 +66,14 @@ def test_equal_scores_hold_and_a_constant_loss_fails():
     assert judge({"a": {"alone": [0.5, 0.75], "ours": [0.25, 0.5]}}).outcome == "fails"
 
 
+@given(st.floats(1e-6, 1e3), st.integers(1, 12))
+def test_a_loss_with_one_seed_only_is_one_standard_error(loss, others):
+    scores = {"alone": [loss] + [0.0] * others, "ours": [0.0] * (1 + others)}
+    assert judge({"a": scores}).outcome == "holds"
+    scores["ours"] = [0.0] + [-loss] * others
+    assert judge({"a": scores}).outcome == "fails"
+
+
 def test_one_seed_decides_nothing():
     verdict = judge({"a": {"alone": [0.5], "ours": [0.9]}})
     assert verdict.outcome == "undecided"
@@ -106,9 +115,10 @@ def test_it_is_the_sentence_it_stands_for(pairs):
         task: {"ours": [float(a) for a, _ in seeds], "alone": [float(b) for _, b in seeds]}
         for task, seeds in pairs.items()
     }
-    differences = [[a - b for a, b in seeds] for seeds in pairs.values()]
-    bounds = [(mean(d), -stdev(d) / math.sqrt(len(d))) for d in differences]
-    expected = "holds" if all(mean >= bound for mean, bound in bounds) else "fails"
+    differences = [[Fraction(a - b) for a, b in seeds] for seeds in pairs.values()]
+    errors = [(mean(d), variance(d) / len(d)) for d in differences]  # squared, and so exact
+    within = [mean >= 0 or mean**2 <= squared for mean, squared in errors]
+    expected = "holds" if all(within) else "fails"
     assert judge(tasks).outcome == expected
 
 

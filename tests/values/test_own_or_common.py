@@ -105,9 +105,7 @@ def test_one_model_travels_in_a_round_and_statistics_never():
 
 def round_of(answers, before, round_, ids=tuple(PAIRS)):
     """A round in which clients answer as they are told to."""
-    return OwnOrCommon(LOCAL).round(
-        before, Clients(ids, round_, 9, 0, Scripted(lambda call: answers(call)), 5)
-    )
+    return OwnOrCommon(LOCAL).round(before, Clients(ids, round_, 9, 0, Scripted(answers), 5))
 
 
 def test_who_was_absent_gets_both_models_that_it_missed():

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from consort.assembly import prepare_run
 from consort.engines.choice import EngineChoice
-from consort.recipe_file import load_recipe
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import load_recipe
 
 HERE = Path(__file__).parent
 RECIPES = sorted(path.stem for path in (HERE / "recipes").glob("*.toml"))

@@ -35,7 +35,7 @@ DATASETS = {
     "pascal_context": "consort.domains.scenes.pascal:pascal_context",
     "signature_folder": "consort.domains.signatures.loaders:signature_folder",
     "socofing": "consort.domains.fingerprints.loaders:socofing",
-    "synthetic_fingerprints": "consort.domains.fingerprints.synthetic.prints:synthetic_fingerprints",
+    "synthetic_fingerprints": "consort.domains.fingerprints.synthetic.prints:synthetic_fingerprints",  # noqa: E501
     "synthetic_images": "consort.domains.images.synthetic.images:synthetic_images",
     "synthetic_news": "consort.domains.text.synthetic:synthetic_news",
     "synthetic_scenes": "consort.domains.scenes.synthetic.scenes:synthetic_scenes",

@@ -10,9 +10,9 @@ from tests.helpers import ONE_TASK, TWO_TASKS, normed_model, tiny_federation, ti
 from consort.core.params import Params
 from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
+from consort.federation import federation as module
 from consort.federation.blueprint import Blueprint
 from consort.federation.federation import EVERYONE, Federation
-from consort.federation import federation as module
 from consort.federation.member import Member
 from consort.models.registry import ModelSpec
 from consort.tasks import Classification

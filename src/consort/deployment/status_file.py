@@ -15,7 +15,7 @@ from consort.core.files import write_file
 from consort.core.messages import Call, Replies
 from consort.deployment.status import read_status
 from consort.errors import ClientFailed
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 
 _BEAT = 5.0
 _MOST_EVENTS = 100
@@ -93,10 +93,10 @@ class Board:
             write_file(self.path, json.dumps(self.table | {"written": now}, indent=1).encode())
 
 
-class BoardWatcher(Watcher):
-    """Notes on the board what another watcher shows on the screen."""
+class BoardObserver(Observer):
+    """Notes on the board what another observer shows on the screen."""
 
-    def __init__(self, board: Board, screen: Watcher) -> None:
+    def __init__(self, board: Board, screen: Observer) -> None:
         self.board, self.screen = board, screen
 
     def round_started(self, round: int, calls: int) -> None:

@@ -131,7 +131,7 @@ class Algorithm(Generic[S]):
     """If the server needs only means of answers: their keys, and what each is weighted by."""
 
     pools_data: ClassVar[bool] = False
-    """Whether one client with everybody's data takes the place of the clients (nothing stays with its owner)."""
+    """Whether one client with everybody's data takes the place of the clients."""
 
     companion: Mapping[str, Any] | None = None
     """The model that every client has beside its own, as a recipe's table, if there is one.

@@ -20,7 +20,7 @@ from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, settle
-from consort.run.observer import Observer
+from consort.run.observer import Observer, Observers
 from consort.run.run import Run
 
 Description = dict[str, Any]
@@ -131,7 +131,7 @@ class Server:
             self.recipe.run,
             self.seed,
             self.folder,
-            observer=BoardObserver(self.board, observer),
+            observer=Observers(BoardObserver(self.board), observer),
             engine=lambda _: engine,
         )
         if not self.ledger.members:  # refuses unlike clients before anything is written

@@ -33,11 +33,11 @@ from consort.cli.app import app
 from consort.cli.inspecting import Listing
 from consort.core.algorithm import Clients
 from consort.core.params import Params
+from consort.core.plugins import entries, find
 from consort.core.registry import load_object
 from consort.core.row import Row
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
-from consort.data.registry import DATASETS
 from consort.domains.signatures.scan import Scan
 from consort.domains.signatures.writer_dependent import Signatures, WriterDependent
 from consort.engines.embedded import Embedded
@@ -50,7 +50,6 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Group, Recipe, Unseen
 from consort.experiment.shipped import find_recipe
-from consort.models.registry import ENCODERS
 from consort.results.published import Published
 from consort.results.result import Result
 from consort.run.history import History
@@ -401,12 +400,12 @@ def test_a_scale_and_changes_are_laid_over_the_recipe(desk):
     assert recipe.algorithm("fedper").local == LocalTraining(lr=0.01, epochs=2)
 
 
-@pytest.mark.parametrize(("heading", "places"), [("data", DATASETS), ("model", ENCODERS)])
-def test_every_option_of_data_and_models_is_listed(heading, places):
+@pytest.mark.parametrize(("heading", "kind"), [("data", "datasets"), ("model", "models")])
+def test_every_option_of_data_and_models_is_listed(heading, kind):
     (table,) = tables(page("recipes.md").section(heading))
-    assert [cells[0].strip("`") for cells in table] == list(places)
+    assert [cells[0].strip("`") for cells in table] == list(entries(kind))
     for name, options, _ in table:
-        parameters = inspect.signature(load_object(places[name.strip("`")])).parameters.values()
+        parameters = inspect.signature(find(kind, name.strip("`"))).parameters.values()
         known = {p.name: p.default for p in parameters if p.default is not p.empty}
         found = options_in(options)
         assert found == {k: list(v) if type(v) is tuple else v for k, v in known.items()}

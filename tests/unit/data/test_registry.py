@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from consort.data.registry import DATASETS, describe_datasets, load_dataset
+from consort.core.plugins import descriptions, entries
+from consort.data.registry import load_dataset
 from consort.errors import UsageError
 from consort.tasks import Classification
 
+DATASETS = entries("datasets")
 SYNTHETIC = sorted(name for name in DATASETS if name.startswith("synthetic_"))
 TWINS = {
     "chest_xray": "synthetic_images",
@@ -137,10 +139,10 @@ def test_a_folder_without_the_data_is_named_with_the_layouts(name, tmp_path):
 
 
 def test_descriptions_are_the_first_docstring_lines():
-    described = describe_datasets()
+    described = descriptions("datasets")
     assert list(described) == list(DATASETS)
     for name, line in described.items():
-        module, function = DATASETS[name].split(":")
+        module, function = DATASETS[name].place.split(":")
         loader = getattr(__import__(module, fromlist=[function]), function)
         assert line == loader.__doc__.splitlines()[0]
         assert line.endswith(".")
@@ -148,9 +150,9 @@ def test_descriptions_are_the_first_docstring_lines():
 
 def test_describing_imports_no_torch():
     code = (
-        "import sys; from consort.data.registry import describe_datasets; "
+        "import sys; from consort.core.plugins import descriptions; "
         "from consort.data.partition import Cut; "
-        "describe_datasets(); sys.exit('torch' in sys.modules)"
+        "descriptions('datasets'); sys.exit('torch' in sys.modules)"
     )
     source = Path(sys.modules["consort.data.registry"].__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=source, check=False).returncode == 0

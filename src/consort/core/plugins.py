@@ -42,6 +42,10 @@ class Plugin:
     """Encoders; see `consort.models.registry`."""
     tasks: Mapping[str, str] = field(default_factory=dict)
     """Classes of tasks, for `consort list tasks`."""
+    augmentations: Mapping[str, str] = field(default_factory=dict)
+    """What `local.augment` does to training examples; see `consort.training.augmentation`."""
+    balancings: Mapping[str, str] = field(default_factory=dict)
+    """What `local.balance` does to training examples; see `consort.training.augmentation`."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """A line about each metric, for `consort list metrics`; not a place."""
 

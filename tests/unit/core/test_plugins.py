@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from tests.installed import IMPORT, put_package
 
 from consort.algorithms.registry import find_algorithm
-from consort.core import plugins
 from consort.core.plugins import Plugin, descriptions, entries, find
 from consort.data.registry import load_dataset
 from consort.errors import UsageError
@@ -31,22 +28,6 @@ plugin = Plugin(
 )
 '''
 )
-
-
-def forget():
-    for found in (plugins.entries, plugins._built_in, plugins._installed):
-        found.cache_clear()
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A folder of packages that are found."""
-    monkeypatch.syspath_prepend(tmp_path)
-    forget()
-    yield tmp_path
-    forget()
-    for name in ("my_lab", "other_lab"):
-        sys.modules.pop(name, None)
 
 
 def test_what_a_package_brings_is_found_by_name(site):

@@ -25,4 +25,5 @@ plugin = Plugin(
         "saliency": "consort.domains.scenes.tasks.segmentation:Saliency",
         "segmentation": "consort.domains.scenes.tasks.segmentation:Segmentation",
     },
+    augmentations={"scenes": "consort.domains.scenes.augment:varied"},
 )

@@ -25,4 +25,6 @@ plugin = Plugin(
         "detection": "consort.domains.signatures.tasks:Detection",
         "identification": "consort.domains.signatures.tasks:Identification",
     },
+    augmentations={"signatures": "consort.domains.signatures.training:varied_signatures"},
+    balancings={"signatures": "consort.domains.signatures.training:balanced_signatures"},
 )

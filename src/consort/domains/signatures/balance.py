@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Generator, Tensor
 
-Repeated = Literal["smaller", "larger", "any"]
+from consort.training.augmentation import Repeat
 
 
 def balanced(
-    users: Tensor, genuine: Tensor, generator: Generator, repeated: Repeated = "smaller"
+    users: Tensor, genuine: Tensor, generator: Generator, repeated: Repeat = "smaller"
 ) -> Tensor:
     """Positions of all examples, then of repeated ones from each user's smaller class.
 

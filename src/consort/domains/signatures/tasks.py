@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,8 @@ class Identification:
     users: int
     metric: str = "accuracy"
     higher_is_better: bool = True
+    augmentation: ClassVar[str] = "signatures"
+    balancing: ClassVar[str] = "signatures"
 
     def __post_init__(self) -> None:
         if self.users < 1:
@@ -120,6 +123,8 @@ class Detection:
     metric: str = "eer"
     higher_is_better: bool = False
     hidden: int = 128
+    augmentation: ClassVar[str] = "signatures"
+    balancing: ClassVar[str] = "signatures"
 
     def head(self, features: int) -> nn.Module:
         """A hidden layer, then one logit per signature."""

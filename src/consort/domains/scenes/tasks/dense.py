@@ -31,6 +31,7 @@ class DenseTask:
     """A task whose outputs are maps of the size of the image, channels first."""
 
     dense: ClassVar[bool] = True
+    augmentation: ClassVar[str] = "scenes"
     points: ClassVar[bool] = False
     """Whether targets are places (x, y, how well seen, …) rather than maps."""
     ignored: ClassVar[int] = IGNORED

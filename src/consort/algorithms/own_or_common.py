@@ -154,7 +154,7 @@ def receive(client: Client, news: Payload) -> None:
 def gains(client: Client) -> dict[str, float]:
     """How much better the common model does in every task, times the examples that say so."""
     examples = judges(client)
-    seen = replace(client.data, validation=examples, test=examples.rows(0, 0), marked=None)
+    seen = replace(client.data, validation=examples, test=examples.rows(0, 0), extra={})
     metrics = {}
     for which in (OWN, COMMON):
         client.recall(which)

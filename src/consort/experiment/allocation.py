@@ -53,8 +53,9 @@ class Seat:
 
     def load(self) -> Splits:
         """Brings the client's examples into memory."""
-        share = self.share
-        return Splits(*map(self._examples, (share.train, share.validation, share.test)))
+        parts = self.share.train, self.share.validation, self.share.test
+        train, validation, test = map(self._examples, parts)
+        return Splits(train, validation, test)
 
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))

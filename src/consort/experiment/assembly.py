@@ -86,7 +86,7 @@ def _description(
                 "test": len(seat.share.test),
                 "labels": seat.labels,
                 "data": seat.dataset.name,
-                "scan": seat.dataset.scan and asdict(seat.dataset.scan),
+                "scan": seat.dataset.reader and seat.dataset.reader.table(),
             }
             for name, seat in sorted(seats.items())
         },

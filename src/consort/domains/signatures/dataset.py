@@ -40,7 +40,7 @@ def signature_dataset(
         labels=users,
         strata=2 * users + genuine,
         prepare=ink,
-        scan=scan,
+        reader=scan,
     )
 
 

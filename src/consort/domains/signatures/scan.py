@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from consort.domains.signatures.preprocess import Size, fit, preprocess
 
 @dataclass(frozen=True)
 class Scan:
-    """The same steps for every picture of a data set, then and later."""
+    """The same steps for every picture of a data set, then and later; a `Reader`."""
 
     size: Size
     """Of the result, in pixels."""
@@ -24,9 +24,13 @@ class Scan:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Scan:
-        """From what `asdict` made of one, perhaps by way of JSON."""
+        """From what `table` made of one, perhaps by way of JSON."""
         size, canvas = (table[key] and tuple(table[key]) for key in ("size", "canvas"))
         return cls(size, canvas, table["cleaned"])
+
+    def table(self) -> dict[str, Any]:
+        """Its fields by name."""
+        return asdict(self)
 
     def read(self, path: Path) -> Grey:
         """Bright ink on black; nothing but black, if the page is empty."""

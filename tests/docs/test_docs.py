@@ -39,6 +39,7 @@ from consort.core.row import Row
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
 from consort.domains.signatures.scan import Scan
+from consort.domains.signatures.unseen import Unseen
 from consort.domains.signatures.writer_dependent import Signatures, WriterDependent
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
@@ -48,7 +49,7 @@ from consort.engines.states import StateStore
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
-from consort.experiment.recipe import Group, Recipe, Unseen
+from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe
 from consort.results.published import Published
 from consort.results.result import Result

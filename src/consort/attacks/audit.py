@@ -28,6 +28,7 @@ from consort.engines.middleware import bytes_by_role
 from consort.errors import Failure
 from consort.experiment.allocation import Seat, seats_of
 from consort.experiment.assembly import resume_run
+from consort.experiment.recipe import Obfuscation
 from consort.experiment.run_folder import read_description, written_recipe
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
@@ -128,7 +129,7 @@ def attacked(
         whose,
         membership(victim, model, local),
         victim.information(model),
-        victim.rescale(way, clean) if way and clean else None,
+        victim.rescale(way, clean) if isinstance(way, FpDfsn) and clean else None,
     )
 
 
@@ -193,12 +194,12 @@ def _exposed(
 
 def _obfuscation(
     client: str, about: Mapping[str, Any]
-) -> tuple[FpDfsn, Examples] | tuple[None, None]:
+) -> tuple[Obfuscation, Examples] | tuple[None, None]:
     """How a client obfuscates pictures, and its training pictures before that; or nothing."""
     seat = _seat(client, about)
     if seat is None or not isinstance(seat.obfuscate, partial):
         return None, None
-    return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train  # type: ignore[return-value]
+    return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train
 
 
 def _seat(client: str, about: Mapping[str, Any]) -> Seat | None:

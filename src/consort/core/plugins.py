@@ -46,6 +46,10 @@ class Plugin:
     """What `local.augment` does to training examples; see `consort.training.augmentation`."""
     balancings: Mapping[str, str] = field(default_factory=dict)
     """What `local.balance` does to training examples; see `consort.training.augmentation`."""
+    evaluations: Mapping[str, str] = field(default_factory=dict)
+    """What is measured besides the metrics of tasks; see `consort.training.evaluation`."""
+    obfuscations: Mapping[str, str] = field(default_factory=dict)
+    """Dataclasses of options; called with prepared inputs and `seed`, they return other inputs."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """A line about each metric, for `consort list metrics`; not a place."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,3 +60,8 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @cached_property
+    def example(self) -> Tensor:
+        """One input as models see it."""
+        return self.prepare(self.examples.inputs[:1])[0]

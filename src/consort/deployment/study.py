@@ -40,7 +40,7 @@ class Study:
     @classmethod
     def of(cls, recipe: Recipe, algorithm: str, seed: int) -> Study:
         """What of a recipe decides the numbers, without whose data they are."""
-        written = deciding(json.loads(Recipe.wire.dump_json(recipe)), algorithm)
+        written = deciding(recipe.table, algorithm)
         settings = {key: value for key, value in written.items() if key not in _NOT_OURS}
         return cls.with_digest(settings, algorithm, seed, consort.__version__)
 

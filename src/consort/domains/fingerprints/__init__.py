@@ -15,6 +15,7 @@ plugin = Plugin(
     },
     models={"siamese": "consort.domains.fingerprints.siamese:Siamese"},
     tasks={"verification": "consort.domains.fingerprints.task:Verification"},
+    obfuscations={"fp_dfsn": "consort.domains.fingerprints.obfuscation:FpDfsn"},
     metrics={
         "precision, recall, f1": "of the pairs accepted at the margin (verification)",
         "tar_at_1pct, tar_at_1permille": "genuine pairs accepted at this FAR (verification)",

@@ -26,5 +26,6 @@ plugin = Plugin(
         "identification": "consort.domains.signatures.tasks:Identification",
     },
     augmentations={"signatures": "consort.domains.signatures.training:varied_signatures"},
+    evaluations={"verification": "consort.domains.signatures.unseen:Verifying"},
     balancings={"signatures": "consort.domains.signatures.training:balanced_signatures"},
 )

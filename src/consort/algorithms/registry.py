@@ -1,4 +1,7 @@
-"""Algorithms by name. A new file in this folder is found without being listed anywhere."""
+"""Algorithms by name. A new file in this folder is found without being listed anywhere.
+
+Files whose names begin with an underscore hold what several algorithms share.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def algorithm_places() -> dict[str, str]:
     """Name → "module:Class" for every file here; the algorithm is the last class of its file."""
     places = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem not in ("__init__", "registry"):
+        if not path.stem.startswith("_") and path.stem != "registry":
             nodes = ast.parse(path.read_text()).body
             *_, last = (node.name for node in nodes if isinstance(node, ast.ClassDef))
             places[path.stem] = f"consort.algorithms.{path.stem}:{last}"

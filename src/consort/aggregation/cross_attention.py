@@ -20,13 +20,8 @@ MOST = 24
 """Decoders that are listed one by one; if there are more, only their tasks are."""
 
 
-def cross_attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
-    """Every row's mixture of all rows, by softmax(V Vᵀ / √d) V; see `attention`."""
-    return attention(rows, temperature) @ rows
-
-
 def attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
-    """What every row attends to: weights with sum 1.
+    """softmax(V Vᵀ / √d): the weights of all rows for every row, with sum 1.
 
     With a temperature, rows are compared by the cosine between them, whatever their lengths.
     """

@@ -133,7 +133,7 @@ class FedDBE(Algorithm[Server]):
 def _with_encoder(encoder: nn.Module, model: MultiTaskModel) -> MultiTaskModel:
     """A model with another encoder and the same heads; the given one stays as it is."""
     heads, decoders = (dict(part.items()) for part in (model.heads, model.decoders))
-    # Both are left in testing mode: whoever trains one of them next sets all its parts anew.
+    # Both are left in evaluation mode: training sets the mode of all parts of a model.
     model.eval()
     return MultiTaskModel(encoder, heads, decoders, model.batchnorm).eval()
 

@@ -40,7 +40,7 @@ class Bridged(MultiTaskModel):
         self.companion = model.companion
         self.bridge = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
         self.bridge.weight = nn.Parameter(weight.clone())
-        # Both are left in testing mode: whoever trains one of them next sets all its parts anew.
+        # Both are left in evaluation mode: training sets the mode of all parts of a model.
         model.eval()
         self.eval()
 

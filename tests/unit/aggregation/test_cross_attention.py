@@ -10,7 +10,6 @@ from consort.aggregation.cross_attention import (
     AttentionShares,
     attend,
     attention,
-    cross_attention,
 )
 from consort.core.params import Params
 

@@ -165,7 +165,7 @@ class FedHCA2(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, owed: Payload) -> Payload:
-        """Local epochs from the client's own model with what it owes; the answer is Δθ."""
+        """Local epochs from the client's own model plus what it is owed; the answer is Δθ."""
         before = self.install(client, owed)
         self.local.run(client)
         return self.answer(client, owed, before)

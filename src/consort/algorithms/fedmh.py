@@ -1,10 +1,12 @@
 """Heterogeneous encoders with shared head updates, applied where they improve all tasks (FedMH).
 
 FedMH: Federated Learning with Multi-Task Head for Heterogeneous Models in Offline Signature
-Verification (authors not named), Algorithm 1. Every local step follows the shortest convex combination of the tasks' gradients
-(Equations 6 and 7). The server sums up the updates g of the heads, client after client, to G^(m)
-(Equation 8). Every client searches one m per task, among the candidates of Equations 10 and 11, for
-which subtracting G^(m) from its heads is a Pareto improvement (Equation 12 and those after it).
+Verification (authors not named), Algorithm 1.
+
+Every local step follows the shortest convex combination of the tasks' gradients (Equations 6 and
+7). The server sums up the updates g of the heads, client after client, to G^(m) (Equation 8). Every
+client searches one m per task, among the candidates of Equations 10 and 11, for which subtracting
+G^(m) from its heads is a Pareto improvement (Equation 12 and those after it).
 """
 
 from __future__ import annotations

@@ -98,18 +98,34 @@ def head_updates(client, count: int, size: float):  # noqa: ANN001, ANN201
     )
 
 
+def literal_losses(client, sums):  # noqa: ANN001, ANN201
+    """The losses of a search as printed: every choice is a model that sees all training data."""
+    from consort.algorithms.fedmh import head_after
+    from consort.training.objectives import features_of, losses_of_features
+
+    heads = client.state["model"].without("encoder")
+
+    @torch.inference_mode()
+    def losses(choice):  # noqa: ANN001, ANN202
+        for task, prefix in zip(client.tasks, choice, strict=True):
+            head_after(heads, sums, task, prefix).load_into(client.model)
+        return [loss.item() for loss in losses_of_features(client, features_of(client)).values()]
+
+    return losses
+
+
 def searches(clients: int) -> dict[str, list[dict[str, float]]]:
     """The search through all candidates, and which one is chosen with ever smaller updates."""
-    from consort.algorithms.fedmh import FedMH, cached_losses, literal_losses
+    from consort.algorithms.fedmh import FedMH
 
     client = one_client()
     updates = {size: head_updates(client, clients, size) for size in SIZES}
-    kinds = {f"literal {clients}": literal_losses, f"cached {clients}": cached_losses}
+    kinds = {f"literal {clients}": literal_losses, f"cached {clients}": FedMH().losses}
 
     def look(kind: str, size: float, significance: float):  # noqa: ANN202
         client.recall("model")
         losses = kinds[kind](client, updates[size])
-        return FedMH(significance=significance).look(clients, len(client.tasks), losses)
+        return FedMH(significance=significance).search_for(clients, len(client.tasks), losses)
 
     measured = side_by_side({kind: partial(look, kind, 1e-3, 1e9) for kind in kinds})
     chosen = {kind: [look(kind, size, 0) for size in SIZES] for kind in kinds}

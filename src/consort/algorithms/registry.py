@@ -1,4 +1,7 @@
-"""Algorithms by name. A new file in this folder is found without being listed anywhere."""
+"""Algorithms by name. A new file in this folder is found without being listed anywhere.
+
+Files whose names begin with an underscore hold what several algorithms share.
+"""
 
 from __future__ import annotations
 

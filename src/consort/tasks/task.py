@@ -57,3 +57,19 @@ class Task(Protocol):
     def meter(self) -> Meter:
         """An empty meter for one evaluation."""
         ...
+
+
+@runtime_checkable
+class Imitated(Protocol):
+    """A task some of whose examples imitate others, such as forgeries of a user's signature."""
+
+    def imitation_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """The mean loss of taking the imitations in a batch for what they imitate.
+
+        Algorithms may add it to the task's loss.
+
+        Args:
+            output: What the head returned for the batch.
+            target: The targets of the batch.
+        """
+        ...

@@ -86,6 +86,10 @@ class Identification:
         total = F.cross_entropy(output, target, ignore_index=_IGNORED, reduction="sum")
         return total / (target >= 0).sum().clamp(min=1)
 
+    def imitation_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """How surely forgeries are taken for the users they imitate, see `imitation_loss`."""
+        return imitation_loss(output, target)
+
     def meter(self) -> Meter:
         """An empty count."""
         return IdentificationMeter()

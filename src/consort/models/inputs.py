@@ -1,4 +1,7 @@
-"""What encoders read off one example: whether it is the right kind, and how large it is."""
+"""Checks that an example suits an encoder, and reads its size.
+
+All functions take one prepared example and raise `UsageError` if it is of another kind.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from consort.errors import UsageError
 
 
 def number_count(example: Tensor) -> int:
-    """How many numbers an example has."""
+    """The number of values of a floating-point example."""
     if not example.is_floating_point():
         raise UsageError("it needs floating-point numbers")
     return example.numel()
@@ -31,7 +34,7 @@ def pair_shape(example: Tensor) -> tuple[int, int, int]:
 
 
 def token_count(example: Tensor) -> int:
-    """How many tokens a text has, padding included."""
+    """The number of token ids of a text, including padding."""
     if example.ndim != 1 or example.dtype not in (torch.int32, torch.int64):
         raise UsageError("it needs texts, as vectors of int32 or int64 token ids")
     return len(example)

@@ -351,7 +351,7 @@ def test_descriptions_are_the_first_lines_of_the_classes():
     from consort.models.resnet import ResNet
 
     assert describe_models().keys() == ENCODERS.keys()
-    assert describe_models()["cnn4"] == Cnn4.__doc__
+    assert describe_models()["cnn4"] == Cnn4.__doc__.splitlines()[0]
     assert describe_models()["resnet"] == ResNet.__doc__.splitlines()[0]
 
 

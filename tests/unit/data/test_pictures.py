@@ -66,7 +66,7 @@ def test_a_damaged_file_is_named(tmp_path, colour, suffix, kept):
     Image.fromarray(NOISE).save(damaged)
     content = damaged.read_bytes()
     damaged.write_bytes(content[: int(kept * len(content)) if kept < 1 else kept])
-    with pytest.raises(Failure, match=rf"damaged{suffix} is damaged: a picture is expected"):
+    with pytest.raises(Failure, match=rf"damaged{suffix} is damaged: an image is expected"):
         read_pictures([colour, damaged, colour], 8, "RGB")
 
 

@@ -78,5 +78,5 @@ def test_an_annotated_picture_that_is_not_there_is_named(published):
 @pytest.mark.parametrize("name", ["wnids.txt", "val/val_annotations.txt"])
 def test_a_missing_list_is_named(published, name):
     (published / name).unlink()
-    with pytest.raises(UsageError, match=f"does not hold .*tiny-imagenet-200/{name}"):
+    with pytest.raises(UsageError, match=f"does not contain .*tiny-imagenet-200/{name}"):
         tinyimagenet(published.parent)

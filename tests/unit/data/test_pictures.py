@@ -98,5 +98,5 @@ def test_files_get_the_position_of_their_folder(tmp_path):
 @pytest.mark.parametrize("name", ["empty", "absent"])
 def test_a_folder_without_files_is_named(tmp_path, name):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=rf"{name} holds no \*\.png: unpack"):
+    with pytest.raises(UsageError, match=rf"{name} contains no \*\.png: unpack"):
         labelled_files([tmp_path / name], "*.png")

@@ -67,7 +67,7 @@ def test_other_classes_are_refused(reduced):
         content = dict(arrays)
     content["classes"] = content["classes"][::-1]
     np.savez(reduced, **content)
-    with pytest.raises(Failure, match=r"radiography_64\.npz has other classes than COVID"):
+    with pytest.raises(Failure, match=r"radiography_64\.npz must have the classes COVID"):
         chest_xray(reduced.parents[1])
 
 

@@ -121,7 +121,7 @@ def test_a_whole_number_will_do_for_a_fraction():
 
 @pytest.mark.parametrize("name", TWINS)
 def test_without_a_folder_the_way_out_is_named(name):
-    expected = f"--data or CONSORT_DATA to the folder that contains .*{LAYOUTS[name]}.*, or use '{TWINS[name]}'"
+    expected = f"--data or CONSORT_DATA to the folder .*{LAYOUTS[name]}.*, or use '{TWINS[name]}'"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, None)
 

@@ -58,7 +58,7 @@ def test_the_side_is_an_option(layout, tmp_path, request):
 def test_masks_do_not_count_as_pictures(published):
     for number in (1, 2):
         (published / f"Normal/images/Normal-{number}.png").unlink()
-    with pytest.raises(UsageError, match=r"Normal/images holds no \*\.png"):
+    with pytest.raises(UsageError, match=r"Normal/images contains no \*\.png"):
         chest_xray(published.parent)
 
 

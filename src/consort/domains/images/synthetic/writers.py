@@ -48,7 +48,7 @@ def synthetic_writers(
     images = np.empty((len(owners), 1, _SIZE, _SIZE), dtype=np.uint8)
     for label in range(classes):
         rows = np.flatnonzero(labels == label)
-        images[rows, 0] = _write(rng, GLYPHS[label], hands, owners[rows])
+        images[rows, 0] = _written(rng, GLYPHS[label], hands, owners[rows])
     return Dataset(
         name="synthetic_writers",
         examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(labels)}),
@@ -85,7 +85,7 @@ class Hand:
         return Hand(*(getattr(self, field.name)[owners] for field in fields(self)))
 
 
-def _write(
+def _written(
     rng: np.random.Generator,
     glyph: tuple[Points, ...],
     hands: Hand,

@@ -136,7 +136,7 @@ class DetectionMeter:
         self.targets.append(target)
 
     def compute(self) -> dict[str, float]:
-        """The metrics at one threshold for all users: 0 for accuracy, the equal-error one for EER."""
+        """The metrics at one threshold for all users: 0 for accuracy, the optimum for the EER."""
         logits, genuine = torch.cat(self.logits), torch.cat(self.targets).bool()
         metrics = {
             "accuracy": ((logits >= 0) == genuine).double().mean().item(),

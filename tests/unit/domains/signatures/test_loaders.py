@@ -128,7 +128,7 @@ def test_some_users_only_are_numbered_anew(tmp_path):
     assert dataset.labels.tolist() == [0, 1]
     assert torch.equal(dataset.examples.inputs, whole.examples.inputs[9:11])
     with pytest.raises(
-        UsageError, match=r"'gpds' has the users 0 to 11: .*only_users = \[12, 20\]"
+        UsageError, match=r"'gpds' has the users 0 to 11, .*only_users = \[12, 20\]"
     ):
         load_dataset("gpds", 0, tmp_path, only_users=[12, 20], **TINY)
 

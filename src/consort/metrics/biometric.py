@@ -148,12 +148,12 @@ def equal_error_threshold(genuine: ArrayLike, forged: ArrayLike) -> float:
 
 
 def equal_errors(genuine: ArrayLike, forged: ArrayLike) -> Errors:
-    """Counts the wrong decisions at the threshold of `equal_error_threshold`."""
+    """Counts the wrong decisions on `genuine` and `forged` scores at the equal-error threshold."""
     return errors_at(genuine, forged, equal_error_threshold(genuine, forged))
 
 
 def equal_error_rate(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """EER: the mean of FAR and FRR at the threshold where they differ least."""
+    """EER of `genuine` and `forged` scores: the mean of FAR and FRR where they differ least."""
     return equal_errors(genuine, forged).mean
 
 
@@ -170,7 +170,7 @@ def equal_errors_of_users(users: Iterable[OfUser]) -> Errors:
 
 
 def interpolated_equal_error_rate(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """EER where the linearly interpolated error curve crosses FAR = FRR."""
+    """EER where the linearly interpolated curve of `genuine` and `forged` crosses FAR = FRR."""
     curve = error_curve(genuine, forged)
     return float(np.interp(0.0, curve.far - curve.frr, curve.far))
 
@@ -191,7 +191,7 @@ def true_acceptance_rate(genuine: ArrayLike, forged: ArrayLike, far: float) -> f
 
 
 def area_under_curve(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """AUC: how often a genuine sample scores higher than a forgery; ties count one half."""
+    """AUC: how often a `genuine` score is higher than a `forged` one; ties count one half."""
     own, others = _sorted(genuine), _sorted(forged)
     beaten = np.searchsorted(others, own) + np.searchsorted(others, own, side="right")
     return float(np.mean(beaten)) / (2 * len(others))

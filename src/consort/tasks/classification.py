@@ -69,7 +69,7 @@ class Classification:
             raise ValueError(f"classification needs at least two classes, found {self.classes}")
 
     def head(self, features: int) -> nn.Module:
-        """A linear layer from so many `features` to one logit per class."""
+        """A linear layer from `features` inputs to one logit per class."""
         return nn.Linear(features, self.classes)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:

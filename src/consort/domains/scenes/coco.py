@@ -100,7 +100,7 @@ def _codes(photo: Photo, frame: Frame) -> Values:
 
 
 def _figures(people: Values, frame: Frame, most: int) -> Values:
-    """The people in frame coordinates, in which pixel centres are at .5; zero where nobody is."""
+    """The people in frame coordinates, in which pixel centres are at .5; unused rows are zero."""
     ratio = np.divide(frame.inner, frame.shape)[::-1]
     places = (people[..., :2] + 0.5) * ratio + frame.corner[::-1]
     rest = people[..., 2:] * [1, ratio.prod()]

@@ -122,7 +122,19 @@ def values(path: Path, key: str = "", channels: int = 1) -> Values:
 
 
 def strengths(path: Path, key: str = "", channels: int = 1) -> Values:
-    """Reads values as fractions: like `values`, with bytes of image files divided by 255."""
+    """Reads values as fractions: bytes of image files are divided by 255.
+
+    Args:
+        path: The file.
+        key: The variable of a MATLAB file.
+        channels: The expected number of values per pixel.
+
+    Returns:
+        As `values`.
+
+    Raises:
+        Failure: As `values`.
+    """
     found = values(path, key, channels).astype(np.float32)
     return found / 255 if path.suffix in PICTURES else found
 

@@ -96,7 +96,7 @@ class Identification:
             raise ValueError(f"identification needs at least one user, found {self.users}")
 
     def head(self, features: int) -> nn.Module:
-        """A linear layer from so many `features` to one logit per user."""
+        """A linear layer from `features` inputs to one logit per user."""
         return nn.Linear(features, self.users)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Detection:
     """The width of the hidden layer of the head."""
 
     def head(self, features: int) -> nn.Module:
-        """A hidden layer on so many `features`, then one logit per signature."""
+        """A hidden layer on `features` inputs, then one logit per signature."""
         layers = nn.Linear(features, self.hidden), nn.ReLU(), nn.Linear(self.hidden, 1)
         return nn.Sequential(*layers, nn.Flatten(0))
 

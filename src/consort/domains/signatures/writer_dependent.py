@@ -232,7 +232,7 @@ class WriterDependent:
         return drawn
 
     def _share(self, available: int) -> int:
-        """The number of references out of so many genuine signatures of a user."""
+        """The number of references among `available` genuine signatures of a user."""
         share = available * self.references // (self.references + self.tests)
         return min(self.references, max(share, 1))
 

@@ -76,7 +76,7 @@ class Hand:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, writers: int) -> Hand:
-        """Draws a handwriting for each of so many `writers`."""
+        """Draws the handwriting of each of `writers` people, using `rng`."""
         ranges = ((-0.5, 0.5), (0.45, 0.75), (0.25, 0.5), (0.06, 0.16), (0.7, 1.0))
         return cls(*(rng.uniform(*ends, (writers, 1)).astype(np.float32) for ends in ranges))
 

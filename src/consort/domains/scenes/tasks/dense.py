@@ -48,7 +48,7 @@ class DenseTask:
         raise NotImplementedError
 
     def head(self, features: int) -> nn.Module:
-        """A head on feature maps with so many `features`, of a quarter of the image's size."""
+        """A head on feature maps with `features` channels, of a quarter of the image's size."""
         return DenseHead(features, self.outputs)
 
     def seen(self, target: Tensor, scale: Tensor, mirrored: Tensor) -> Tensor:  # noqa: ARG002

@@ -78,7 +78,7 @@ class Edges(DenseTask):
         return found * torch.where(edge, self.positive, 1 - self.positive)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean of `losses` over labelled pixels."""
+        """The mean of `losses` of `output` and `target` over labelled pixels."""
         return mean_over(self.losses(output, target), target != IGNORED)
 
     def meter(self) -> Meter:

@@ -60,7 +60,7 @@ class Normals(DenseTask):
         return 3
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean absolute error, summed over components, of outputs scaled to length 1."""
+        """The mean absolute error of normalised `output` from the unit vectors `target`."""
         errors = (F.normalize(output, dim=1) - target.to(output.dtype)).abs().sum(1, keepdim=True)
         return mean_over(errors, known_normals(target))
 
@@ -109,7 +109,7 @@ class Depth(DenseTask):
         return 1
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean absolute error of pixels with a known depth."""
+        """The mean absolute error of `output` at the pixels of `target` with a known depth."""
         errors = (output[:, 0] - target.to(output.dtype)).abs()
         return mean_over(errors, known_depths(target))
 

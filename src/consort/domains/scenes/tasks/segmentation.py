@@ -70,7 +70,7 @@ class Segmentation(DenseTask):
         return self.classes
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean cross entropy of labelled pixels."""
+        """The mean cross entropy of the logits `output` over the labelled pixels of `target`."""
         losses = F.cross_entropy(output, target.long(), ignore_index=IGNORED, reduction="none")
         return mean_over(losses, target != IGNORED)
 
@@ -129,7 +129,7 @@ class Saliency(DenseTask):
         return 2
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Cross entropy in which each class is weighted by the share of the other."""
+        """Cross entropy of `output` and `target`, each class weighted by the share of the other."""
         known = target != IGNORED
         share = mean_over((target == 1).to(output.dtype), known)
         losses = F.cross_entropy(output, target.long(), ignore_index=IGNORED, reduction="none")

@@ -63,7 +63,7 @@ def test_what_cannot_be_decided_is_no_rejection(trained: Path):
     for arguments, complaint in (
         ((template, trained / "nothing.png"), "nothing.png does not exist"),
         ((template, trained / "empty.png"), "empty.png shows no signature"),
-        ((template, template), "ada.template cannot be read as a picture"),
+        ((template, template), "ada.template cannot be read as an image"),
         ((reference, reference), "reference-1.png is no template"),
         ((template, reference, "--model", trained / "gone.pt"), "its model is not at"),
     ):

@@ -1,4 +1,4 @@
-"""Tasks: what clients learn."""
+"""Tasks: what clients learn, with loss, metrics and output head."""
 
 from consort.tasks.classification import Classification
 from consort.tasks.task import Calibrated, Imitated, Meter, Task

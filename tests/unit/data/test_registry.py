@@ -123,17 +123,17 @@ def test_a_whole_number_will_do_for_a_fraction():
 
 @pytest.mark.parametrize("name", TWINS)
 def test_without_a_folder_the_way_out_is_named(name):
-    expected = f"that holds .*{LAYOUTS[name]}.* with --data or CONSORT_DATA, or use '{TWINS[name]}'"
+    expected = f"--data or CONSORT_DATA to the folder .*{LAYOUTS[name]}.*, or use '{TWINS[name]}'"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, None)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_folder_without_the_data_is_named_with_the_layouts(name, tmp_path):
-    expected = f"'{name}': .*{tmp_path.name} does not hold .*{LAYOUTS[name]}.*{TWINS[name]}"
+    expected = f"'{name}': .*{tmp_path.name} does not contain .*{LAYOUTS[name]}.*{TWINS[name]}"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, tmp_path)
-    expected = f"nowhere does not exist: it should hold .*{LAYOUTS[name]}"
+    expected = f"nowhere does not exist: it should contain .*{LAYOUTS[name]}"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, tmp_path / "nowhere")
 

@@ -353,7 +353,7 @@ def test_descriptions_are_the_first_lines_of_the_classes():
     from consort.models.resnet import ResNet
 
     assert descriptions("models").keys() == ENCODERS.keys()
-    assert descriptions("models")["cnn4"] == Cnn4.__doc__
+    assert descriptions("models")["cnn4"] == Cnn4.__doc__.splitlines()[0]
     assert descriptions("models")["resnet"] == ResNet.__doc__.splitlines()[0]
 
 

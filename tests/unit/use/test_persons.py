@@ -126,7 +126,7 @@ def test_pictures_that_show_nothing_or_cannot_be_read(template, tmp_path):
     for path, complaint in (
         (white, "shows no signature: the page is empty"),
         (pixel, "shows no signature: the page is empty"),
-        (text, "cannot be read as a picture"),
+        (text, "cannot be read as an image"),
         (tmp_path / "missing.png", "does not exist"),
     ):
         with pytest.raises(ConsortError, match=f"{path.name} {complaint}"):

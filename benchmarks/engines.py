@@ -109,7 +109,7 @@ def child_flower() -> None:
     """The same among three institutions on this machine, with TLS, keys and SuperNodes."""
     from consort.deployment.credentials import ClientCredentials, ServerCredentials
     from consort.deployment.link.programs import free_port
-    from consort.deployment.stack import Hub
+    from consort.deployment.stack import FlowerStack
     from consort.deployment.study import Study
     from consort.engines.flower import Flower, Ledger
     from consort.experiment.loading import load_recipe
@@ -143,11 +143,11 @@ def child_flower() -> None:
             )
             stack.callback(client.wait)
             stack.callback(client.terminate)
-        hub = stack.enter_context(
-            Hub(f"localhost:{port}", server, server.admitted(), folder / "flower")
+        flower = stack.enter_context(
+            FlowerStack(f"localhost:{port}", server, server.admitted(), folder / "flower")
         )
         study = Study.of(load_recipe(recipe), "echo", 0).table
-        engine = Flower(hub.post, hub.nodes, study, Ledger.open(folder / "ledger"), 600)
+        engine = Flower(flower.grid, flower.nodes, study, Ledger.open(folder / "ledger"), 600)
         exchange(engine, names, 0, torch.zeros(1))
         seconds = {"start": time.perf_counter() - start}
         for what, size in SIZES.items():

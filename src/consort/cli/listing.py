@@ -1,4 +1,4 @@
-"""What `consort list` shows, found without importing anything slow."""
+"""What `consort list` prints, collected without importing slow modules."""
 
 from __future__ import annotations
 
@@ -13,22 +13,29 @@ TASKS = {
     "verification": "consort.domains.fingerprints.task:Verification",
 }
 METRICS = {
-    "accuracy": "share of examples with the right label (classification)",
-    "balanced_accuracy": "mean recall over the classes a client really has (classification)",
+    "accuracy": "share of examples with the correct label (classification)",
+    "balanced_accuracy": "mean recall over the classes a client has (classification)",
     "eer, auc": "equal error rate, area under the curve (detection, verification)",
-    "attack_success": "share of marked test examples called what an attacker wants (back door)",
-    "tar_at_1pct, tar_at_1permille": "share of genuine pairs accepted at such a FAR (verification)",
-    "precision, recall, f1": "of pairs accepted at the margin (verification)",
-    "…_validated": "the same, and accuracy, at a threshold from validation (verification)",
+    "attack_success": "share of triggered test examples that get the attacker's label (backdoor)",
+    "tar_at_1pct, tar_at_1permille": "share of genuine pairs accepted at this FAR (verification)",
+    "precision, recall, f1": "of the pairs accepted at the margin (verification)",
+    "…_validated": "the same and accuracy, at a threshold chosen on validation data (verification)",
     "loss": "mean loss per example (every task)",
-    "bytes_up, bytes_down": "tensors sent by and to a client, by role",
-    "seconds": "wall time of a round; CPU time of each client's call",
-    "peak_memory_mib": "largest memory of the server process so far",
+    "bytes_up, bytes_down": "tensors sent by and to a client, by role (encoder, heads, …)",
+    "seconds": "wall-clock time of a round; CPU time of each client's call",
+    "peak_memory_mib": "peak memory of the server process so far",
 }
 
 
 def describe(what: str) -> dict[str, str]:
-    """Name → one line, for algorithms, models, data sets, tasks, recipes or metrics."""
+    """The entries of one kind, each with a one-line description.
+
+    Args:
+        what: `algorithms`, `models`, `datasets`, `tasks`, `recipes` or `metrics`.
+
+    Returns:
+        Descriptions by name.
+    """
     match what:
         case "algorithms":
             from consort.algorithms.registry import describe_algorithms

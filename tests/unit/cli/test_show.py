@@ -52,7 +52,7 @@ def test_lost_clients_are_told_at_once(capsys):
     with Screen(quiet=False, as_json=False) as screen:
         observer = screen.watch("fedavg", 0, rounds=2)
         observer.failed(ClientFailed("c7", "lost [/b] [red]"))
-    assert "went on without client c7: lost [/b] [red]" in capsys.readouterr().err
+    assert "continued without client c7: lost [/b] [red]" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_leaves_its_bar_where_it_was():
@@ -92,6 +92,6 @@ def test_models_that_nobody_uses_are_told_below_the_table(tmp_path, capsys):
     idle += "the other models are idle"
     shown = shown_results(runs, tmp_path / "report.html", capsys)
     assert shown.count("the other models are idle") == 1
-    assert shown.index("MiB and seconds per round") < shown.index(idle) < shown.index("report:")
+    assert shown.index("MiB and s: per round") < shown.index(idle) < shown.index("report:")
     assert "idle" not in shown_results(runs[1:], tmp_path, capsys)
     assert "idle" not in shown_results(runs, tmp_path, capsys, as_json=True)

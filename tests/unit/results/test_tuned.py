@@ -179,7 +179,9 @@ def test_the_command_shows_both_sides_of_local_training(tmp_path):
     head = next(line for line in outcome.out.splitlines() if "algorithm" in line)
     columns = [cell.strip() for cell in head.strip("┃").split("┃")]
     assert columns == ["algorithm", "metric", "last", "best", "worst", "tuned", "MiB", "s"]
-    assert "tuned: after local training before the test" in " ".join(outcome.out.split())
+    assert "tuned: after fine-tuning on each client before the test" in " ".join(
+        outcome.out.split()
+    )
     for name in ("fedavg", "ditto"):
         value = Result.load(out / name / "seed-0").value("tuned_accuracy")
         assert line_of(name, outcome.out)[columns.index("tuned")] == f"{value:.3f}"

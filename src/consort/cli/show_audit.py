@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from consort.attacks.audit import Audit
-from consort.attacks.figures import figures, published
+from consort.attacks.audit_metrics import audit_metrics, published_metrics
 
 
 def show_audits(audits: Sequence[Audit]) -> None:
@@ -18,8 +18,8 @@ def show_audits(audits: Sequence[Audit]) -> None:
     columns = []
     titles = distinct([audit.folder for audit in audits])
     for audit, title in zip(audits, titles, strict=True):
-        columns.append((title, figures(audit)))
-        if theirs := published(audit):
+        columns.append((title, audit_metrics(audit)))
+        if theirs := published_metrics(audit):
             columns.append(("published", theirs))
     table = Table("", *(title for title, _ in columns))
     for name in dict.fromkeys(name for _, values in columns for name in values):

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import TypeAlias
 
 from consort.report.drawing import EVEN, LESS, MORE, Trace, height_of, matrix
+from consort.report.heatmaps import Rounds, cells, client_map, numbers_of, part_map, thinned
 from consort.report.html import Figure, Html, label, plot
-from consort.report.maps import Rounds, cells, client_map, numbers_of, part_map, thinned
 from consort.report.numbers import natural
 from consort.results.measurements import Notes
 from consort.results.result import Result
@@ -41,8 +41,8 @@ def _of_attention(shares: Notes) -> Iterator[Html]:
     rounds = thinned({r for of_pair in shares.values() for r in of_pair})
     everybody = names_in(shares)
     note = (
-        "A row is the one that attends, and has the sum 1. If all counted alike, everybody would "
-        f"get {1 / len(everybody):.3f}: green is more than that, red is less."
+        "A row is the one that attends, and has the sum 1. If all counted comparable_runs, "
+        f"everybody would get {1 / len(everybody):.3f}: green is more than that, red is less."
     )
     picture = attention_map(shares, everybody, rounds)
     yield plot("Who attends to whom", picture, note, wide=True)

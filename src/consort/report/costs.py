@@ -9,7 +9,7 @@ from statistics import fmean
 from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure, over_rounds
 from consort.report.html import Figure, label
 from consort.report.numbers import natural
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.result import Direction, Result
 from consort.results.table import MIB
 
@@ -25,11 +25,11 @@ def roles(runs: Iterable[Result]) -> list[str]:
     return usual + sorted(found.difference(usual))
 
 
-def traffic_by_role(study: Study) -> Figure:
+def traffic_by_role(run_set: RunSet) -> Figure:
     """What all clients together sent and received in the whole run."""
-    bars = [(algorithm, way) for algorithm in study.groups for way in WAYS]
+    bars = [(algorithm, way) for algorithm in run_set.groups for way in WAYS]
     names = [
-        way if study.one_algorithm else f"{label(algorithm)}, {way}" for algorithm, way in bars
+        way if run_set.one_algorithm else f"{label(algorithm)}, {way}" for algorithm, way in bars
     ]
     traces = [
         {
@@ -37,20 +37,20 @@ def traffic_by_role(study: Study) -> Figure:
             "orientation": "h",
             "name": label(role),
             "y": names,
-            "x": [role_mib(study, algorithm, way, role) for algorithm, way in bars],
+            "x": [role_mib(run_set, algorithm, way, role) for algorithm, way in bars],
             "marker": {"color": colour(place)},
             "hovertemplate": "%{y}: %{x:,.4~g} MiB",
         }
-        for place, role in enumerate(roles(study.runs))
+        for place, role in enumerate(roles(run_set.runs))
     ]
     height = 140 + 28 * len(bars)
     axis = {"autorange": "reversed"}
     return figure(traces, "MiB", "", height, barmode="stack", yaxis=axis, bargap=0.25)
 
 
-def role_mib(study: Study, algorithm: str, way: Direction, role: str) -> float:
+def role_mib(run_set: RunSet, algorithm: str, way: Direction, role: str) -> float:
     """What an algorithm sent of a role in the whole run, the mean over seeds."""
-    return study.over_seeds(algorithm, lambda run: run.bytes(way).get(role, 0) / MIB).mean
+    return run_set.over_seeds(algorithm, lambda run: run.bytes(way).get(role, 0) / MIB).mean
 
 
 def traffic_per_round(run: Result, way: Direction) -> Figure:
@@ -72,24 +72,24 @@ def traffic_per_round(run: Result, way: Direction) -> Figure:
     return over_rounds(traces, "MiB", barmode="stack")
 
 
-def traffic_compared(study: Study) -> Figure:
+def traffic_compared(run_set: RunSet) -> Figure:
     """Up and down together in every round, one line per algorithm."""
 
     def sizes(run: Result) -> dict[int, float]:
         up, down = (run.bytes(way, "round") for way in WAYS)
         return {r: (up.get(r, 0) + down.get(r, 0)) / MIB for r in run.per_round("seconds")}
 
-    return _lines(study, sizes, "MiB")
+    return _lines(run_set, sizes, "MiB")
 
 
-def seconds_per_round(study: Study) -> Figure:
+def seconds_per_round(run_set: RunSet) -> Figure:
     """How long the rounds took, without evaluation."""
-    return _lines(study, lambda run: run.per_round("seconds"), "seconds")
+    return _lines(run_set, lambda run: run.per_round("seconds"), "seconds")
 
 
-def _lines(study: Study, measure: Callable[[Result], Mapping[int, float]], y: str) -> Figure:
+def _lines(run_set: RunSet, measure: Callable[[Result], Mapping[int, float]], y: str) -> Figure:
     traces = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         points = _mean_of(list(map(measure, runs)))
         traces.append(
             {
@@ -98,7 +98,7 @@ def _lines(study: Study, measure: Callable[[Result], Mapping[int, float]], y: st
                 "name": label(algorithm),
                 "x": list(points),
                 "y": list(points.values()),
-                "line": {"color": study.colours[algorithm], "width": 2},
+                "line": {"color": run_set.colours[algorithm], "width": 2},
                 "marker": {"size": 5},
                 "hovertemplate": "round %{x}: %{y:,.4~g} " + y,
             }
@@ -111,12 +111,12 @@ def _mean_of(series: list[Mapping[int, float]]) -> dict[int, float]:
     return {round_: fmean(values[round_] for values in series) for round_ in shared}
 
 
-def seconds_per_client(study: Study) -> Figure:
+def seconds_per_client(run_set: RunSet) -> Figure:
     """The CPU time of every client in the whole run; of many clients, how these times spread."""
-    if len(study.first.clients) > MANY_CLIENTS:
-        return _client_boxes(study)
+    if len(run_set.first.clients) > MANY_CLIENTS:
+        return _client_boxes(run_set)
     traces: list[Trace] = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         seconds = {client: fmean(all_) for client, all_ in _client_seconds(runs).items()}
         clients = sorted(seconds, key=natural)
         traces.append(
@@ -125,14 +125,14 @@ def seconds_per_client(study: Study) -> Figure:
                 "name": label(algorithm),
                 "x": [label(client) for client in clients],
                 "y": [seconds[client] for client in clients],
-                "marker": {"color": study.colours[algorithm]},
+                "marker": {"color": run_set.colours[algorithm]},
                 "hovertemplate": "%{x}: %{y:,.4~g} seconds",
             }
         )
     return figure(traces, "", "seconds", barmode="group", xaxis={"type": "category"})
 
 
-def _client_boxes(study: Study) -> Figure:
+def _client_boxes(run_set: RunSet) -> Figure:
     boxes = [
         {
             "type": "box",
@@ -140,9 +140,9 @@ def _client_boxes(study: Study) -> Figure:
             "name": label(algorithm),
             "x": [value for values in _client_seconds(runs).values() for value in values],
             "boxpoints": False,
-            "marker": {"color": study.colours[algorithm]},
+            "marker": {"color": run_set.colours[algorithm]},
         }
-        for algorithm, runs in study.groups.items()
+        for algorithm, runs in run_set.groups.items()
     ]
     height = 100 + 40 * len(boxes)
     axis = {"autorange": "reversed"}
@@ -157,15 +157,15 @@ def _client_seconds(runs: Iterable[Result]) -> dict[str, list[float]]:
     return seconds
 
 
-def operations_per_round(study: Study) -> Figure:
+def operations_per_round(run_set: RunSet) -> Figure:
     """What a client computed in a round, where that was counted: one bar per algorithm."""
-    counted = [name for name, runs in study.groups.items() if all(r.client_flops() for r in runs)]
+    counted = [name for name, runs in run_set.groups.items() if all(r.client_flops() for r in runs)]
     bars: Trace = {
         "type": "bar",
         "orientation": "h",
         "y": list(map(label, counted)),
-        "x": [study.over_seeds(name, client_gflops).mean for name in counted],
-        "marker": {"color": [study.colours[name] for name in counted]},
+        "x": [run_set.over_seeds(name, client_gflops).mean for name in counted],
+        "marker": {"color": [run_set.colours[name] for name in counted]},
         "texttemplate": "%{x:,.3~g}",
         "hovertemplate": "%{y}: %{x:,.4~g} GFLOPs<extra></extra>",
     }

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from consort.report.answers import Answered, alike, answers, pictured
 from consort.report.gallery import picture
 from consort.report.html import Html, join, tag
-from consort.report.looks import LOOKS
 from consort.report.numbers import score, words
-from consort.report.study import Study
+from consort.report.predictions import ClientPredictions, answers, comparable_runs, drawable_tasks
+from consort.report.rendering import RENDERERS
+from consort.report.run_set import RunSet
 
 _LONGEST = 160
 """Pixels of a side; of larger pictures only some pixels are drawn."""
@@ -26,14 +26,14 @@ _NOTE = (
 )
 
 
-def examples(study: Study) -> Html:
+def examples(run_set: RunSet) -> Html:
     """One block for every task of every client that is shown."""
-    given = answers(study)
+    given = answers(run_set)
     blocks = [
-        _block(study, client, task, answered)
+        _block(run_set, client, task, answered)
         for client, answered in given.found.items()
         if answered
-        for task in pictured(study.first, client)
+        for task in drawable_tasks(run_set.first, client)
     ]
     why = [
         tag("p", f"No pictures of {algorithm}: {reason}.", class_="note")
@@ -43,20 +43,22 @@ def examples(study: Study) -> Html:
     return join([*shown, *why])
 
 
-def _block(study: Study, client: str, task: str, answered: Mapping[str, Answered]) -> Html:
+def _block(
+    run_set: RunSet, client: str, task: str, answered: Mapping[str, ClientPredictions]
+) -> Html:
     columns = (
         _column(name, value, pixels, f"{task}, {name}")
-        for name, value, pixels in _pictures(study, client, task, answered)
+        for name, value, pixels in _pictures(run_set, client, task, answered)
     )
-    title = f"{task} of {client}, {words(study.tasks[task]['metric'])}"
+    title = f"{task} of {client}, {words(run_set.tasks[task]['metric'])}"
     return tag("div", tag("h3", title), tag("div", *columns, class_="answers"))
 
 
 def _pictures(
-    study: Study, client: str, task: str, answered: Mapping[str, Answered]
+    run_set: RunSet, client: str, task: str, answered: Mapping[str, ClientPredictions]
 ) -> Iterator[tuple[str, str, Tensor]]:
-    about, runs = study.tasks[task], alike(study)
-    look, test = LOOKS[about["kind"]], next(iter(answered.values())).test
+    about, runs = run_set.tasks[task], comparable_runs(run_set)
+    look, test = RENDERERS[about["kind"]], next(iter(answered.values())).test
     truth = test.targets[task]
     yield "input", "", _stretched(test.inputs)
     yield "truth", "", look.truth(truth, test.inputs.shape[-2:])

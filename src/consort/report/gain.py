@@ -21,10 +21,10 @@ from consort.report.drawing import (
     height_of,
     matrix,
 )
+from consort.report.heatmaps import cells
 from consort.report.html import Cell, Columns, Figure, Html, details, grid, join, label, plot, table
-from consort.report.maps import cells
 from consort.report.numbers import UNKNOWN, natural, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
 from consort.results.result import Result
 from consort.results.statistics import confidence_interval
@@ -76,13 +76,13 @@ class _Line:
     """What it is made of."""
 
 
-def gain(study: Study) -> Html:
+def gain(run_set: RunSet) -> Html:
     """Nothing, unless something is compared with runs in which everybody trains alone."""
-    alone = alone_by_seed(study.runs)
-    by_client = len(client_scores(study.first)) <= MANY_CLIENTS
+    alone = alone_by_seed(run_set.runs)
+    by_client = len(client_scores(run_set.first)) <= MANY_CLIENTS
     lines = [
         _line(algorithm, [(run, alone[run.seed]) for run in runs if run.seed in alone], by_client)
-        for algorithm, runs in study.groups.items()
+        for algorithm, runs in run_set.groups.items()
         if not any(run in alone.values() for run in runs)
     ]
     lines = [line for line in lines if line.whole.values]
@@ -91,10 +91,10 @@ def gain(study: Study) -> Html:
     rows = sorted({key for line in lines for key in line.apart}, key=_order)
     who = "clients" if by_client else "groups"
     pictures = grid(
-        plot("Δm", _forest(study, lines), "Dots are means over seeds, lines 95 % intervals."),
+        plot("Δm", _forest(run_set, lines), "Dots are means over seeds, lines 95 % intervals."),
         plot(f"Tasks of {who}", _map(lines, rows), "Percent, the mean over seeds."),
     )
-    apart = details(f"Every task of all {who}", _apart(study, lines, rows, by_client))
+    apart = details(f"Every task of all {who}", _apart(run_set, lines, rows, by_client))
     return join([_whole(lines, next(iter(alone.values())).algorithm), pictures, apart])
 
 
@@ -154,7 +154,7 @@ def _worst(line: _Line) -> str:
     return f"{' '.join(whose)} {line.apart[whose].mean:+.1f}"
 
 
-def _forest(study: Study, lines: Sequence[_Line]) -> Figure:
+def _forest(run_set: RunSet, lines: Sequence[_Line]) -> Figure:
     """A dot for every algorithm with its interval as a line."""
     sure = [line.whole.interval[1] - line.whole.mean if line.whole.is_sure else 0 for line in lines]
     trace: Trace = {
@@ -163,7 +163,7 @@ def _forest(study: Study, lines: Sequence[_Line]) -> Figure:
         "x": [line.whole.mean for line in lines],
         "y": [label(line.algorithm) for line in lines],
         "error_x": {"type": "data", "array": sure, "color": GREY, "thickness": 1.5},
-        "marker": {"size": 9, "color": [study.colours[line.algorithm] for line in lines]},
+        "marker": {"size": 9, "color": [run_set.colours[line.algorithm] for line in lines]},
         "hovertemplate": "%{y}: %{x:+.2f}<extra></extra>",
     }
     names = {"type": "category", "autorange": "reversed"}
@@ -191,11 +191,11 @@ def _map(lines: Sequence[_Line], rows: Sequence[Whose]) -> Figure:
     return matrix(trace, "", len(rows))
 
 
-def _apart(study: Study, lines: Sequence[_Line], rows: Sequence[Whose], by_client: bool) -> Html:
+def _apart(run_set: RunSet, lines: Sequence[_Line], rows: Sequence[Whose], by_client: bool) -> Html:
     columns: dict[str, Callable[[Whose], Cell | str]] = {
         "Client" if by_client else "Group": lambda row: row[0],
         "Task": lambda row: row[1],
-        "Metric": lambda row: words(study.tasks[row[1]]["metric"]),
+        "Metric": lambda row: words(run_set.tasks[row[1]]["metric"]),
     }
     for line in lines:
         columns[line.algorithm] = partial(_gain_of, line)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from consort.report.drawing import figure, height_of
+from consort.report.heatmaps import Rounds, cells, client_map, numbers_of
 from consort.report.html import Figure, Html, label, plot
-from consort.report.maps import Rounds, cells, client_map, numbers_of
 from consort.report.numbers import natural
 from consort.results.measurements import Notes
 from consort.results.result import Result

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from consort.report import holdings
+from consort.report import data_overview
 from consort.report.document import write_page
 from consort.report.html import Content, Html, details, tag, tiles
 from consort.report.skew import gini, label_distance
@@ -25,16 +25,16 @@ def write_inspection(
         f"The federation before training · partition {description['partition']}",
         {
             "Overview": _overview(clients),
-            "Who holds what": holdings.pictures(clients, tasks),
+            "Who holds what": data_overview.pictures(clients, tasks),
             "How unlike pictures are": unlike,
-            "Tasks, models, groups": holdings.tables(clients, tasks),
+            "Tasks, models, groups": data_overview.tables(clients, tasks),
             "Settings": details("Recipe", tag("pre", json.dumps(description["recipe"], indent=2))),
         },
     )
 
 
-def _overview(clients: holdings.Clients) -> Html:
-    sizes = [holdings.size(client) for client in clients.values()]
+def _overview(clients: data_overview.Clients) -> Html:
+    sizes = [data_overview.size(client) for client in clients.values()]
     labelled = [client["labels"] for client in clients.values() if client["labels"]]
     facts = [
         ("Clients", f"{len(clients):,}", f"with {min(sizes):,} to {max(sizes):,} examples each"),

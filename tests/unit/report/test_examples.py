@@ -17,10 +17,10 @@ from PIL import Image
 from consort.domains.scenes.tasks.dense import IGNORED
 from consort.experiment.assembly import prepare_run, resume_run
 from consort.experiment.loading import recipe_of
-from consort.report.answers import IMAGES, alike, answers, subjects
 from consort.report.examples import examples
-from consort.report.looks import LOOKS
-from consort.report.study import Study
+from consort.report.predictions import IMAGES, answers, comparable_runs, shown_clients
+from consort.report.rendering import RENDERERS
+from consort.report.run_set import RunSet
 from consort.results.result import Result
 from consort.use.trained import reported_model
 
@@ -54,7 +54,7 @@ def root(tmp_path_factory):
 
 
 def study_of(root):
-    return Study.of([Result.load(root / name) for name in NAMES])
+    return RunSet.of([Result.load(root / name) for name in NAMES])
 
 
 @cache
@@ -77,10 +77,10 @@ def unbroken(html):
 
 
 def test_one_client_of_each_group_and_training_alone_first(root):
-    study = study_of(root)
-    assert subjects(study.first) == ["parts-0", "several-0"]
-    assert list(alike(study)) == ["local_only", "fedavg_parts"]
-    html = examples(study)
+    run_set = study_of(root)
+    assert shown_clients(run_set.first) == ["parts-0", "several-0"]
+    assert list(comparable_runs(run_set)) == ["local_only", "fedavg_parts"]
+    html = examples(run_set)
     assert re.findall(r"<h3>(.*?)</h3>", html) == [
         "parts of parts-0, miou",
         "segment of several-0, miou",
@@ -89,7 +89,7 @@ def test_one_client_of_each_group_and_training_alone_first(root):
     columns = re.findall(r"<figcaption><div>(\w+)</div><span>(.*?)</span>", unbroken(html))
     names = ["input", "truth", "local_only", "fedavg_parts"]
     assert [name for name, _ in columns] == names * 3
-    value = study.first.clients_at(1, "parts")["parts-0"]
+    value = run_set.first.clients_at(1, "parts")["parts-0"]
     assert columns[3][1] == f"{value:.3f}"
     assert len(pictures(html)) == 3 * 4 * IMAGES
 
@@ -101,7 +101,7 @@ def test_the_pictures_are_of_the_test_images_and_their_labels(root):
     inputs = ((test.inputs[0] - low) / (high - low) * 255).byte().permute(1, 2, 0).numpy()
     drawn = shown["segment, input, image 1"].astype(int)
     assert abs(drawn - inputs).mean() < 8  # with fewer colours
-    truth = LOOKS["Segmentation"].truth(test.targets["segment"][:1], (32, 32))[0]
+    truth = RENDERERS["Segmentation"].truth(test.targets["segment"][:1], (32, 32))[0]
     expected = (truth * 255).round().byte().permute(1, 2, 0).numpy()
     assert (shown["segment, truth, image 1"] == expected).all()
 
@@ -161,7 +161,7 @@ def test_clients_of_a_server_keep_their_images(root, tmp_path):
 def test_another_seed_has_other_images(root, tmp_path):
     prepare_run(recipe(), "fedavg_parts", 1, tmp_path / "other").go()
     runs = [Result.load(tmp_path / "other"), Result.load(root / "local_only")]
-    assert list(alike(Study.of(runs))) == ["fedavg_parts"]
+    assert list(comparable_runs(RunSet.of(runs))) == ["fedavg_parts"]
 
 
 def test_a_report_changes_nothing_in_the_folder(root):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.report.sample import TASKS, description
 
-from consort.report.holdings import label_map, pictures, size, sizes, tables, task_matrix
+from consort.report.data_overview import label_map, pictures, size, sizes, tables, task_matrix
 
 SHAPE = {"shape": TASKS["shape"]}
 

@@ -34,7 +34,7 @@ _RAMP = torch.tensor([[253, 231, 55], [53, 183, 121], [49, 104, 142], [68, 1, 84
 
 
 @dataclass(frozen=True)
-class Look:
+class TaskRenderer:
     """What makes pictures of one kind of task; the first dimension is always that of images."""
 
     answers: Callable[[Tensor, Any], Tensor]
@@ -54,7 +54,7 @@ class Look:
         return self.paint(self.answers(output, task), target)
 
 
-class PointsLook(Look):
+class KeyPointRenderer(TaskRenderer):
     """For targets that are places: dots on a dark ground, a colour for every joint."""
 
     def truth(self, target: Tensor, size: Sequence[int]) -> Tensor:
@@ -130,18 +130,22 @@ def _dots(figures: Tensor, size: Sequence[int]) -> Tensor:
     return pixels
 
 
-LOOKS: Mapping[str, Look] = MappingProxyType(
+RENDERERS: Mapping[str, TaskRenderer] = MappingProxyType(
     {
-        Segmentation.__name__: Look(lambda output, _: output.argmax(1), _labelled, _classes),
-        Saliency.__name__: Look(lambda output, _: output.softmax(1)[:, 1], _labelled, _greys),
-        Edges.__name__: Look(lambda output, _: output[:, 0].sigmoid(), _labelled, _greys),
-        Normals.__name__: Look(
+        Segmentation.__name__: TaskRenderer(
+            lambda output, _: output.argmax(1), _labelled, _classes
+        ),
+        Saliency.__name__: TaskRenderer(
+            lambda output, _: output.softmax(1)[:, 1], _labelled, _greys
+        ),
+        Edges.__name__: TaskRenderer(lambda output, _: output[:, 0].sigmoid(), _labelled, _greys),
+        Normals.__name__: TaskRenderer(
             lambda output, _: output, lambda t: known_normals(t)[:, 0], _directions
         ),
-        Depth.__name__: Look(lambda output, _: output[:, 0], known_depths, _distances),
-        Panoptic.__name__: Look(_codes, lambda t: t < UNKNOWN_CODE, _things),
-        Instances.__name__: Look(_codes, lambda t: t < UNKNOWN_CODE, _things),
-        KeyPoints.__name__: PointsLook(_figures, lambda t: t[..., 2] > 0, lambda v, _: v),
+        Depth.__name__: TaskRenderer(lambda output, _: output[:, 0], known_depths, _distances),
+        Panoptic.__name__: TaskRenderer(_codes, lambda t: t < UNKNOWN_CODE, _things),
+        Instances.__name__: TaskRenderer(_codes, lambda t: t < UNKNOWN_CODE, _things),
+        KeyPoints.__name__: KeyPointRenderer(_figures, lambda t: t[..., 2] > 0, lambda v, _: v),
     }
 )
 """By the name of the task's class, as `run.json` has it."""

@@ -9,10 +9,10 @@ from consort.report.attention import ATTENTION, TAKEN_OF_OTHERS, attention_pictu
 from consort.report.curves import over_seeds
 from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
 from consort.report.heads import TAKEN, WEIGHT, WEIGHT_NOTE, WEIGHT_TITLE, head_pictures
+from consort.report.heatmaps import choices, client_map, part_map
 from consort.report.html import Figure, Html, details, grid, join, plot
-from consort.report.maps import choices, client_map, part_map
 from consort.report.numbers import natural, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.measurements import Notes
 from consort.results.result import Point, Result
 from consort.results.values import middle
@@ -23,9 +23,9 @@ _WEIGHTS = {
 }
 
 
-def model_use(study: Study) -> Html:
+def model_use(run_set: RunSet) -> Html:
     """Who uses which of several models, for every run that noted it."""
-    return _by_run(study, _use_of_models)
+    return _by_run(run_set, _use_of_models)
 
 
 def _use_of_models(run: Result) -> tuple[str, list[Html]]:
@@ -38,16 +38,18 @@ def _use_of_models(run: Result) -> tuple[str, list[Html]]:
     return str(assignment), pictures
 
 
-def taken_from_others(study: Study) -> Html:
+def taken_from_others(run_set: RunSet) -> Html:
     """Who attends to whom and how much clients take from others, for every run that noted it."""
-    return _by_run(study, attention_pictures)
+    return _by_run(run_set, attention_pictures)
 
 
-def other_notes(study: Study) -> Html:
+def other_notes(run_set: RunSet) -> Html:
     """Curves of what was noted once a round, and maps of what was noted per client."""
-    names = sorted({name for run in study.runs for name in run.noted})
-    drawn = ((name, noted_curves(study, name)) for name in names if name not in (TAKEN, ATTENTION))
-    several = any(len(runs) > 1 for runs in study.groups.values())
+    names = sorted({name for run in run_set.runs for name in run.noted})
+    drawn = (
+        (name, noted_curves(run_set, name)) for name in names if name not in (TAKEN, ATTENTION)
+    )
+    several = any(len(runs) > 1 for runs in run_set.groups.values())
     note = "Lines are means over seeds; the area is one standard deviation." if several else ""
     pictures = [
         plot(WEIGHT_TITLE, figure, f"{WEIGHT_NOTE} {note}")
@@ -56,7 +58,7 @@ def other_notes(study: Study) -> Html:
         for name, figure in drawn
         if figure["data"]
     ]
-    return join([grid(*pictures) if pictures else None, _by_run(study, _other_maps)])
+    return join([grid(*pictures) if pictures else None, _by_run(run_set, _other_maps)])
 
 
 def _other_maps(run: Result) -> tuple[str, list[Html]]:
@@ -73,11 +75,11 @@ def _other_maps(run: Result) -> tuple[str, list[Html]]:
     return title, heads + [picture for pictures in maps.values() for picture in pictures]
 
 
-def _by_run(study: Study, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
+def _by_run(run_set: RunSet, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
     """The pictures of every run; of several seeds only the first is unfolded."""
 
     def parts() -> Iterator[Html]:
-        for algorithm, runs in study.groups.items():
+        for algorithm, runs in run_set.groups.items():
             for place, run in enumerate(runs):
                 text, pictures = describe(run)
                 if pictures:
@@ -116,16 +118,16 @@ def _places(notes: Notes) -> Iterable[tuple[str, int, str]]:
     return ((p, r, c) for p, rounds in notes.items() for r, cs in rounds.items() for c in cs)
 
 
-def noted_curves(study: Study, name: str) -> Figure:
+def noted_curves(run_set: RunSet, name: str) -> Figure:
     """A number that was noted once a round: every algorithm, every part."""
     traces: list[Trace] = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         parts = sorted({part for run in runs for part in run.notes(name)}, key=natural)
         for place, part in enumerate(parts):
             every = [points for run in runs if (points := _points(run, name, part))]
             if every:
-                style = _style(study, algorithm, part, place)
-                spread = len(every) > 1 or (name == WEIGHT and study.one_run)
+                style = _style(run_set, algorithm, part, place)
+                spread = len(every) > 1 or (name == WEIGHT and run_set.one_run)
                 traces += _curve(over_seeds(every), style, with_band=spread)
     return over_rounds(traces, words(name))
 
@@ -142,12 +144,12 @@ def _curve(points: Sequence[Point], style: Style, with_band: bool) -> list[Trace
     return [*(band(points, style) if with_band else ()), line(points, style, ".4~g")]
 
 
-def _style(study: Study, algorithm: str, part: str, place: int) -> Style:
+def _style(run_set: RunSet, algorithm: str, part: str, place: int) -> Style:
     """Colours tell algorithms apart; if there is only one, its parts."""
-    if study.one_algorithm:
+    if run_set.one_algorithm:
         return Style(part or algorithm, colour(place))
     name = f"{algorithm}, {part}" if part else algorithm
-    return Style(name, study.colours[algorithm], DASHES[place % len(DASHES)])
+    return Style(name, run_set.colours[algorithm], DASHES[place % len(DASHES)])
 
 
 def _title(name: str) -> str:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from consort.data.examples import Examples, Splits
 from consort.errors import ConsortError, Failure
-from consort.report.looks import LOOKS
 from consort.report.numbers import natural
-from consort.report.study import Study
+from consort.report.rendering import RENDERERS
+from consort.report.run_set import RunSet
 from consort.results.gains import ALONE
 from consort.results.result import Result
 from consort.tasks import Task
@@ -30,7 +30,7 @@ CLIENTS = 8
 
 
 @dataclass(frozen=True)
-class Answered:
+class ClientPredictions:
     """A few test images of a client, and what the reported model of one run makes of them."""
 
     test: Examples
@@ -39,55 +39,55 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Predictions:
     """By client, what each algorithm answers; by algorithm, why it does not."""
 
-    found: Mapping[str, Mapping[str, Answered]]
+    found: Mapping[str, Mapping[str, ClientPredictions]]
     missing: Mapping[str, str]
 
 
-def pictured(run: Result, client: str) -> list[str]:
+def drawable_tasks(run: Result, client: str) -> list[str]:
     """The tasks of a client whose answers can be drawn."""
     tasks = run.clients[client]["tasks"]
-    return [task for task in tasks if run.tasks[task].get("kind") in LOOKS]
+    return [task for task in tasks if run.tasks[task].get("kind") in RENDERERS]
 
 
-def subjects(run: Result) -> list[str]:
+def shown_clients(run: Result) -> list[str]:
     """Clients with such a task, the first of each group."""
     first: dict[str, str] = {}
     for client in sorted(run.clients, key=natural):
-        if pictured(run, client) and run.clients[client]["test"]:
+        if drawable_tasks(run, client) and run.clients[client]["test"]:
             first.setdefault(str(run.clients[client]["group"]), client)
     return list(first.values())[:CLIENTS]
 
 
-def alike(study: Study) -> dict[str, Result]:
+def comparable_runs(run_set: RunSet) -> dict[str, Result]:
     """Of every algorithm the run with the test images of the first run; training alone leads."""
-    wanted = study.first.about["partition"], study.first.seed
+    wanted = run_set.first.about["partition"], run_set.first.seed
     found = {
         algorithm: run
-        for algorithm, runs in study.groups.items()
+        for algorithm, runs in run_set.groups.items()
         for run in runs
         if (run.about["partition"], run.seed) == wanted
     }
     return dict(sorted(found.items(), key=lambda item: item[1].about.get("kind") != ALONE))
 
 
-def answers(study: Study) -> Answers:
+def answers(run_set: RunSet) -> Predictions:
     """Loads the last checkpoints and asks the models in them."""
-    clients = subjects(study.first)
-    found: dict[str, dict[str, Answered]] = {client: {} for client in clients}
+    clients = shown_clients(run_set.first)
+    found: dict[str, dict[str, ClientPredictions]] = {client: {} for client in clients}
     missing: dict[str, str] = {}
-    for algorithm, run in alike(study).items() if clients else ():
+    for algorithm, run in comparable_runs(run_set).items() if clients else ():
         try:
             for client, answered in _answered(run, clients):
                 found[client][algorithm] = answered
         except (ConsortError, OSError) as error:
             missing[algorithm] = str(error)
-    return Answers(found, missing)
+    return Predictions(found, missing)
 
 
-def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Answered]]:
+def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, ClientPredictions]]:
     from consort.experiment.assembly import resume_run
     from consort.use.trained import reported_model
 
@@ -101,7 +101,7 @@ def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Ans
             raise Failure(f"{result.folder}: there is no checkpoint any more")
         test, tasks = run.federation.data(client).test, run.federation.members[client].tasks
         with torch.inference_mode():
-            yield client, Answered(test, tasks, trained.model.eval()(test.inputs, tasks))
+            yield client, ClientPredictions(test, tasks, trained.model.eval()(test.inputs, tasks))
 
 
 def _spare(run: Run) -> None:
@@ -123,7 +123,7 @@ def _telling(member: Member, test: Examples) -> Tensor:
     """Where the first images are for which most of the tasks have an answer."""
     labelled = torch.zeros(len(test))
     for name, task in member.tasks.items():
-        look = LOOKS.get(type(task).__name__)
+        look = RENDERERS.get(type(task).__name__)
         if look:
             labelled += look.known(test.targets[name]).flatten(1).any(1)
     return labelled.argsort(descending=True, stable=True)[:IMAGES].sort().values

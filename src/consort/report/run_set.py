@@ -14,13 +14,13 @@ from consort.results.table import by_algorithm
 
 
 @dataclass(frozen=True)
-class Study:
+class RunSet:
     """One run or several: algorithms and seeds."""
 
     groups: Mapping[str, Sequence[Result]]
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> Study:
+    def of(cls, results: Sequence[Result]) -> RunSet:
         """Groups the runs by algorithm."""
         return cls(by_algorithm(results))
 

@@ -10,7 +10,7 @@ from statistics import NormalDist, fmean
 from consort.report.drawing import GREY, Trace, figure
 from consort.report.html import Cell, Columns, Figure, Html, grid, join, label, plot, table
 from consort.report.numbers import score, summary, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.statistics import summarise
 from consort.results.values import UNSEEN
 
@@ -27,17 +27,17 @@ _NOTE = (
 )
 
 
-def verification(study: Study) -> Html:
+def verification(run_set: RunSet) -> Html:
     """The numbers of every algorithm, and a picture for every split with curves."""
-    if TASK not in study.tasks:
+    if TASK not in run_set.tasks:
         return join([])
-    unseen = sorted({s.split for run in study.runs for s in run.series if _is_unseen(s.split)})
+    unseen = sorted({s.split for run in run_set.runs for s in run.series if _is_unseen(s.split)})
     pictures = [
-        plot(f"Errors at every threshold (DET): {_who(split)}", det_curves(study, split), _NOTE)
+        plot(f"Errors at every threshold (DET): {_who(split)}", det_curves(run_set, split), _NOTE)
         for split in ("test", *unseen)
-        if any(run.graph(TASK, CURVE, split) for run in study.runs)
+        if any(run.graph(TASK, CURVE, split) for run in run_set.runs)
     ]
-    return join([_table(study, unseen), grid(*pictures) if pictures else None])
+    return join([_table(run_set, unseen), grid(*pictures) if pictures else None])
 
 
 def _is_unseen(split: str) -> bool:
@@ -50,35 +50,35 @@ def _who(split: str) -> str:
     return f"unseen users ({words(split.removeprefix(UNSEEN))})"
 
 
-def _table(study: Study, unseen: Sequence[str]) -> Html:
+def _table(run_set: RunSet, unseen: Sequence[str]) -> Html:
     names = [*_SHOWN, *(f"{split}_{metric}" for split in unseen for metric in _OF_STRANGERS)]
     columns: Columns[str] = {
         "Algorithm": str,
-        **{_head(name): partial(_value, study, name) for name in names},
+        **{_head(name): partial(_value, run_set, name) for name in names},
     }
-    rounds = max(run.average_rounds for run in study.runs)
+    rounds = max(run.average_rounds for run in run_set.runs)
     when = "in the last round" if rounds == 1 else f"in the last {rounds} rounds"
     note = f"Means over clients, own users {when}, unseen ones in the last; thresholds by user."
-    return table(study.groups, columns, note)
+    return table(run_set.groups, columns, note)
 
 
 def _head(name: str) -> str:
     return words(name.replace("wd_", "")).replace("global", "one threshold")
 
 
-def _value(study: Study, name: str, algorithm: str) -> Cell:
-    runs = [run for run in study.groups[algorithm] if name in run.metric_names()]
+def _value(run_set: RunSet, name: str, algorithm: str) -> Cell:
+    runs = [run for run in run_set.groups[algorithm] if name in run.metric_names()]
     return summary(summarise([run.value(name) for run in runs])) if runs else score(math.nan)
 
 
-def det_curves(study: Study, split: str) -> Figure:
+def det_curves(run_set: RunSet, split: str) -> Figure:
     """Of every algorithm, how many genuine signatures it costs to accept so few forgeries."""
     traces = [_diagonal()]
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         curves = [c for run in runs for c in run.graph(TASK, CURVE, split).values() if c]
         if curves:
             points = {float(far): fmean(c[far] for c in curves) for far in curves[0]}
-            traces.append(_line(algorithm, study.colours[algorithm], points))
+            traces.append(_line(algorithm, run_set.colours[algorithm], points))
     ticks = {
         "tickvals": [_deviate(rate) for rate in _TICKS],
         "ticktext": [f"{100 * rate:g} %" for rate in _TICKS],

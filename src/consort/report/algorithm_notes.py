@@ -1,11 +1,11 @@
-"""Sections about what algorithms noted; any algorithm has them that notes the numbers."""
+"""Sections about numbers that algorithms record with `note`, for any algorithm that does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
-from consort.report.attention import ATTENTION, TAKEN_OF_OTHERS, attention_pictures
+from consort.report.attention import ATTENTION, WEIGHT_OF_OTHERS, attention_pictures
 from consort.report.curves import over_seeds
 from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
 from consort.report.heads import TAKEN, WEIGHT, WEIGHT_NOTE, WEIGHT_TITLE, head_pictures
@@ -18,13 +18,13 @@ from consort.results.result import Point, Result
 from consort.results.values import middle
 
 _WEIGHTS = {
-    "client_weight": "How much every client counted in a round.",
-    MODEL_WEIGHT: "How much every model counted for a client.",
+    "client_weight": "The weight of every client in a round.",
+    MODEL_WEIGHT: "The weight of every model for a client.",
 }
 
 
 def model_use(run_set: RunSet) -> Html:
-    """Who uses which of several models, for every run that noted it."""
+    """Which client uses which of several models, for every run that recorded it."""
     return _by_run(run_set, _use_of_models)
 
 
@@ -32,19 +32,19 @@ def _use_of_models(run: Result) -> tuple[str, list[Html]]:
     assignment = Assignment.of(run)
     if assignment is None:
         return "", []
-    pictures = [plot("The model of every client", choices(assignment))]
+    pictures = [plot("Model of every client", choices(assignment))]
     for name, meaning in _WEIGHTS.items():
         pictures += _maps(run, name, assignment.clients, meaning)
     return str(assignment), pictures
 
 
-def taken_from_others(run_set: RunSet) -> Html:
-    """Who attends to whom and how much clients take from others, for every run that noted it."""
+def attention_between_clients(run_set: RunSet) -> Html:
+    """Attention between clients and learnt weights, for every run that recorded them."""
     return _by_run(run_set, attention_pictures)
 
 
 def other_notes(run_set: RunSet) -> Html:
-    """Curves of what was noted once a round, and maps of what was noted per client."""
+    """Curves of numbers recorded once per round, and heat maps of numbers per client."""
     names = sorted({name for run in run_set.runs for name in run.noted})
     drawn = (
         (name, noted_curves(run_set, name)) for name in names if name not in (TAKEN, ATTENTION)
@@ -65,7 +65,7 @@ def _other_maps(run: Result) -> tuple[str, list[Html]]:
     elsewhere = [
         WEIGHT,
         TAKEN,
-        TAKEN_OF_OTHERS,
+        WEIGHT_OF_OTHERS,
         *((CHOSEN, *_WEIGHTS) if Assignment.of(run) else ()),
     ]
     maps = {name: _maps(run, name) for name in run.noted if name not in elsewhere}
@@ -76,7 +76,7 @@ def _other_maps(run: Result) -> tuple[str, list[Html]]:
 
 
 def _by_run(run_set: RunSet, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
-    """The pictures of every run; of several seeds only the first is unfolded."""
+    """The plots of every run; of several seeds only the first is unfolded."""
 
     def parts() -> Iterator[Html]:
         for algorithm, runs in run_set.groups.items():
@@ -105,7 +105,7 @@ def _maps(run: Result, name: str, order: Sequence[str] = (), note: str = "") -> 
 
 
 def _of_clients(notes: Notes) -> Notes:
-    """Without the numbers that belong to nobody."""
+    """Only the numbers that belong to a client."""
     kept: Notes = {}
     for part, round_, client in _places(notes):
         if client:
@@ -119,7 +119,7 @@ def _places(notes: Notes) -> Iterable[tuple[str, int, str]]:
 
 
 def noted_curves(run_set: RunSet, name: str) -> Figure:
-    """A number that was noted once a round: every algorithm, every part."""
+    """A number recorded once per round, for every algorithm and part."""
     traces: list[Trace] = []
     for algorithm, runs in run_set.groups.items():
         parts = sorted({part for run in runs for part in run.notes(name)}, key=natural)
@@ -145,7 +145,7 @@ def _curve(points: Sequence[Point], style: Style, with_band: bool) -> list[Trace
 
 
 def _style(run_set: RunSet, algorithm: str, part: str, place: int) -> Style:
-    """Colours tell algorithms apart; if there is only one, its parts."""
+    """Colours distinguish algorithms or, if there is only one, its parts."""
     if run_set.one_algorithm:
         return Style(part or algorithm, colour(place))
     name = f"{algorithm}, {part}" if part else algorithm

@@ -1,4 +1,4 @@
-"""All clients side by side under every algorithm, and who comes off worst."""
+"""A strip plot of all clients under every algorithm, with the worst client marked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDTH = 0.6
 
 
 def client_strip(run_set: RunSet, task: str) -> Figure:
-    """One column per algorithm with a dot per client; of many clients a box. The worst is named."""
+    """One column per algorithm with a dot per client, or a box if there are many clients."""
     higher_is_better = run_set.tasks[task]["higher_is_better"]
     traces: list[Trace] = []
     for place, (algorithm, runs) in enumerate(run_set.groups.items()):
@@ -35,16 +35,17 @@ def client_strip(run_set: RunSet, task: str) -> Figure:
 
 
 def strip_meaning(run_set: RunSet) -> str:
-    """How to read the picture."""
+    """A note that explains the plot."""
     over_seeds = any(len(runs) > 1 for runs in run_set.groups.values())
-    values = "the mean over seeds of a client" if over_seeds else "a client"
+    seeds = " (mean over seeds)" if over_seeds else ""
+    ring = "the ring marks the worst client."
     if len(run_set.first.clients) > _MANY_DOTS:
-        return f"From the lowest to the highest value of {values}; the ring marks the worst client."
-    return f"A dot is {values}, at the same place in all columns; the ring marks the worst client."
+        return f"The box shows the distribution over clients{seeds}; {ring}"
+    return f"Each dot is a client{seeds}, in the same order in all columns; {ring}"
 
 
 def client_means(runs: Sequence[Result], task: str) -> dict[str, float]:
-    """Every client's test value of the reported model in the last round, the mean over seeds."""
+    """The test value of every client's reported model in the last round, the mean over seeds."""
     values: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if task in run.tasks:

@@ -1,4 +1,4 @@
-"""Pictures of what training cost: bytes, seconds and operations."""
+"""Plots of the cost of training: bytes, seconds and operations."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _USUAL_ROLES = ["encoder", "decoders", "heads", "buffers"]
 
 
 def roles(runs: Iterable[Result]) -> list[str]:
-    """The roles that something was sent of, the usual ones first."""
+    """The roles of the tensors that were sent, the usual roles first."""
     found = {role for run in runs for way in WAYS for role in run.bytes(way)}
     usual = [role for role in _USUAL_ROLES if role in found]
     return usual + sorted(found.difference(usual))
 
 
 def traffic_by_role(run_set: RunSet) -> Figure:
-    """What all clients together sent and received in the whole run."""
+    """What all clients together sent and received in the whole run, by role."""
     bars = [(algorithm, way) for algorithm in run_set.groups for way in WAYS]
     names = [
         way if run_set.one_algorithm else f"{label(algorithm)}, {way}" for algorithm, way in bars
@@ -49,12 +49,19 @@ def traffic_by_role(run_set: RunSet) -> Figure:
 
 
 def role_mib(run_set: RunSet, algorithm: str, way: Direction, role: str) -> float:
-    """What an algorithm sent of a role in the whole run, the mean over seeds."""
+    """The MiB of a role in the whole run, the mean over seeds.
+
+    Args:
+        run_set: The runs.
+        algorithm: The algorithm.
+        way: `up` or `down`.
+        role: The role of the tensors, such as `encoder`.
+    """
     return run_set.over_seeds(algorithm, lambda run: run.bytes(way).get(role, 0) / MIB).mean
 
 
 def traffic_per_round(run: Result, way: Direction) -> Figure:
-    """What went one way in every round of one run, by role."""
+    """The traffic in one direction in every round of one run, by role."""
     rounds = sorted(run.per_round("seconds"))
     traces = []
     for place, role in enumerate(roles([run])):
@@ -73,7 +80,7 @@ def traffic_per_round(run: Result, way: Direction) -> Figure:
 
 
 def traffic_compared(run_set: RunSet) -> Figure:
-    """Up and down together in every round, one line per algorithm."""
+    """The traffic in both directions in every round, one line per algorithm."""
 
     def sizes(run: Result) -> dict[int, float]:
         up, down = (run.bytes(way, "round") for way in WAYS)
@@ -83,7 +90,7 @@ def traffic_compared(run_set: RunSet) -> Figure:
 
 
 def seconds_per_round(run_set: RunSet) -> Figure:
-    """How long the rounds took, without evaluation."""
+    """The duration of the rounds, without evaluation."""
     return _lines(run_set, lambda run: run.per_round("seconds"), "seconds")
 
 
@@ -112,7 +119,7 @@ def _mean_of(series: list[Mapping[int, float]]) -> dict[int, float]:
 
 
 def seconds_per_client(run_set: RunSet) -> Figure:
-    """The CPU time of every client in the whole run; of many clients, how these times spread."""
+    """The CPU time of every client in the whole run; for many clients, its distribution."""
     if len(run_set.first.clients) > MANY_CLIENTS:
         return _client_boxes(run_set)
     traces: list[Trace] = []
@@ -158,7 +165,7 @@ def _client_seconds(runs: Iterable[Result]) -> dict[str, list[float]]:
 
 
 def operations_per_round(run_set: RunSet) -> Figure:
-    """What a client computed in a round, where that was counted: one bar per algorithm."""
+    """The operations of a client per round, where they were counted: one bar per algorithm."""
     counted = [name for name, runs in run_set.groups.items() if all(r.client_flops() for r in runs)]
     bars: Trace = {
         "type": "bar",
@@ -175,6 +182,6 @@ def operations_per_round(run_set: RunSet) -> Figure:
 
 
 def client_gflops(run: Result) -> float:
-    """Billions of operations per round, the mean over clients; no number if none were counted."""
+    """GFLOPs of a client per round, the mean over clients; NaN if they were not counted."""
     flops = run.client_flops()
     return sum(flops.values()) / len(flops) / run.rounds_done / 1e9 if flops else math.nan

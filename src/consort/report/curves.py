@@ -1,4 +1,4 @@
-"""Pictures of what was learnt: over the rounds, and among the clients."""
+"""Learning curves over the rounds, and the distribution over the clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,14 @@ from consort.results.statistics import summarise
 
 
 def curves(run_set: RunSet, task: str, metric: str, split: str) -> Figure:
-    """A metric over the rounds: every algorithm, every one of its models."""
+    """A metric over the rounds, for every algorithm and each of its models.
+
+    Args:
+        run_set: The runs.
+        task: The task.
+        metric: The metric.
+        split: `test` or `validation`.
+    """
     traces: list[Trace] = []
     for algorithm, runs in run_set.groups.items():
         for place, model in enumerate(_models(runs, task, metric, split)):
@@ -38,9 +45,9 @@ def curves(run_set: RunSet, task: str, metric: str, split: str) -> Figure:
 
 
 def band_meaning(run_set: RunSet) -> str:
-    """What the coloured area of a curve stands for."""
+    """A note that explains the coloured area of a curve."""
     if run_set.one_run:
-        return "Lines are means over clients; the area holds the middle half of the clients."
+        return "Lines are means over clients; the area contains the middle half of the clients."
     if any(len(runs) > 1 for runs in run_set.groups.values()):
         return (
             "Lines are means over clients and seeds; the area is one standard deviation of seeds."
@@ -49,14 +56,14 @@ def band_meaning(run_set: RunSet) -> str:
 
 
 def _models(runs: Sequence[Result], task: str, metric: str, split: str) -> list[str]:
-    """The models that were measured, the reported one first."""
+    """The models that were evaluated, the reported one first."""
     reported = runs[0].reports
     models = {s.model for run in runs for s in run.series if s[:3] == (task, metric, split)}
     return sorted(models, key=lambda model: (model != reported, model))
 
 
 def over_seeds(curves: Sequence[Sequence[Point]]) -> list[Point]:
-    """The curve of one run, or the mean curve over the rounds that all runs have."""
+    """The curve of one run, or the mean curve over the rounds that all runs share."""
     if len(curves) == 1:
         return list(curves[0])
     every = [{p.round: p for p in points} for points in curves]
@@ -66,7 +73,7 @@ def over_seeds(curves: Sequence[Sequence[Point]]) -> list[Point]:
 
 
 def _style(run_set: RunSet, algorithm: str, model: str, place: int) -> Style:
-    """Colours tell algorithms apart; if there is only one, its models."""
+    """Colours distinguish algorithms or, if there is only one, its models."""
     dash = DASHES[place % len(DASHES)]
     if run_set.one_algorithm:
         return Style(f"{model} model", colour(place), dash)
@@ -80,7 +87,7 @@ def _best_round(run_set: RunSet) -> Trace:
     best = run_set.first.best_round
     line = {"dash": "dot", "width": 1, "color": GREY}
     ends = {"x0": best, "x1": best, "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
-    text = {"x": best, "y": 0, "xref": "x", "yref": "paper", "text": f"best by validation: {best}"}
+    text = {"x": best, "y": 0, "xref": "x", "yref": "paper", "text": f"best on validation: {best}"}
     place = {"showarrow": False, "xanchor": "right", "yanchor": "bottom", "xshift": -4}
     return {
         "shapes": [{"type": "line", "line": line} | ends],
@@ -89,7 +96,7 @@ def _best_round(run_set: RunSet) -> Trace:
 
 
 def client_spread(run_set: RunSet, task: str) -> Figure:
-    """One point per client (and seed); of many clients only the box and those outside it."""
+    """One point per client (and seed); for many clients only the box and the outliers."""
     boxes = [
         _box(
             algorithm, [run for run in runs if task in run.tasks], task, run_set.colours[algorithm]

@@ -1,4 +1,4 @@
-"""The report: one page about one run, or about several side by side."""
+"""The report: one page about one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from consort.errors import UsageError
 from consort.report import data_overview
-from consort.report.algorithm_notes import model_use, other_notes, taken_from_others
+from consort.report.algorithm_notes import attention_between_clients, model_use, other_notes
 from consort.report.client_strip import client_strip, strip_meaning
 from consort.report.costs import (
     WAYS,
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from consort.results.published import Published
 
 _SPLITS = ("test", "validation")
-_COUNTED = "Of products of matrices, convolutions and attention, the mean over clients and seeds."
+_WAYS = {"up": "sent by clients", "down": "received by clients"}
+_COUNTED = "Matrix products, convolutions and attention; the mean over clients and seeds."
 DRAWN = frozenset(
     {"Depth", "Edges", "Instances", "KeyPoints", "Normals", "Panoptic", "Saliency", "Segmentation"}
 )
-"""Kinds of tasks that have a look: to draw others' pages nothing as slow as PyTorch is loaded."""
+"""Kinds of tasks that can be drawn; without them, PyTorch need not be loaded."""
 
 
 def write_report(
@@ -50,7 +51,21 @@ def write_report(
     verdicts: Sequence[Verdict] = (),
     published: Sequence[Published] = (),
 ) -> Path:
-    """Writes everything these runs measured into one self-contained HTML file."""
+    """Writes a report on runs into one self-contained HTML file.
+
+    Args:
+        results: The runs, at least one.
+        path: The file to write.
+        verdicts: The outcomes of the recipe's claims.
+        published: Numbers from papers.
+
+    Returns:
+        The path.
+
+    Raises:
+        UsageError: If there are no runs.
+        Failure: If the file cannot be written.
+    """
     if not results:
         raise UsageError(f"{path}: a report needs at least one run")
     run_set = RunSet.of(results)
@@ -58,15 +73,15 @@ def write_report(
         "Summary": _summary(run_set, published),
         "Claims": _claims(verdicts),
         "Tasks": task_table(run_set),
-        "Gain": gain(run_set),
-        "Pictures": _pictures(run_set),
+        "Gain over local training": gain(run_set),
+        "Predictions": _predictions(run_set),
         "Verification": verification(run_set),
-        "Curves": _curves(run_set),
+        "Learning curves": _curves(run_set),
         "Clients": _clients(run_set),
-        "Who uses which model": model_use(run_set),
-        "Taken from others": taken_from_others(run_set),
-        "Noted by the algorithm": other_notes(run_set),
-        "Traffic": _traffic(run_set),
+        "Model assignment": model_use(run_set),
+        "Attention between clients": attention_between_clients(run_set),
+        "Algorithm diagnostics": other_notes(run_set),
+        "Communication": _traffic(run_set),
         "Time": _time(run_set),
         "Federation": _federation(run_set),
         "Settings": _settings(run_set),
@@ -74,7 +89,7 @@ def write_report(
     return write_page(path, _title(run_set), _subtitle(run_set), sections)
 
 
-def _pictures(run_set: RunSet) -> Html:
+def _predictions(run_set: RunSet) -> Html:
     if DRAWN.isdisjoint(task.get("kind") for task in run_set.tasks.values()):
         return join([])
     from consort.report.examples import examples
@@ -139,7 +154,7 @@ def _curves(run_set: RunSet) -> Html:
         rest = sorted(others - {about["metric"]})
         if rest:
             more = (_metric_curves(run_set, task, metric) for metric in rest)
-            parts.append(details(f"More of {task}: {', '.join(map(words, rest))}", *more))
+            parts.append(details(f"More metrics of {task}: {', '.join(map(words, rest))}", *more))
     return join(parts)
 
 
@@ -155,10 +170,17 @@ def _metric_curves(run_set: RunSet, task: str, metric: str) -> Html:
 
 
 def _clients(run_set: RunSet) -> Html:
-    parts = [grid(*(plot(f"{t}: the clients", client_spread(run_set, t)) for t in run_set.tasks))]
+    parts = [
+        grid(
+            *(
+                plot(f"{t}: distribution over clients", client_spread(run_set, t))
+                for t in run_set.tasks
+            )
+        )
+    ]
     if not run_set.one_algorithm:
         strips = (
-            (f"{task}: client by client", client_strip(run_set, task)) for task in run_set.tasks
+            (f"{task}: single clients", client_strip(run_set, task)) for task in run_set.tasks
         )
         parts.append(grid(*(plot(title, strip, strip_meaning(run_set)) for title, strip in strips)))
     return join([*parts, client_table(run_set)])
@@ -166,11 +188,13 @@ def _clients(run_set: RunSet) -> Html:
 
 def _traffic(run_set: RunSet) -> Html:
     if not any(run.value("bytes") for run in run_set.runs):
-        return tag("p", "Nothing was sent.")
+        return tag("p", "No tensors were sent.")
     if run_set.one_algorithm:
-        rounds = [plot(f"Per round, {way}", traffic_per_round(run_set.first, way)) for way in WAYS]
+        rounds = [
+            plot(f"Per round, {_WAYS[way]}", traffic_per_round(run_set.first, way)) for way in WAYS
+        ]
     else:
-        rounds = [plot("Per round, up and down", traffic_compared(run_set))]
+        rounds = [plot("Per round, both directions", traffic_compared(run_set))]
     total = plot("Whole run, all clients", traffic_by_role(run_set))
     return join([grid(total, *rounds), traffic_table(run_set)])
 
@@ -192,7 +216,7 @@ def _federation(run_set: RunSet) -> Html:
     partitions = {run.about["partition"] for run in run_set.runs}
     note = f"Partition {first.about['partition']}"
     if len(partitions) > 1:
-        note += f" of seed {first.seed}; other runs divide the data in another way"
+        note += f" of seed {first.seed}; other runs partition the data differently"
     return join(
         [
             data_overview.pictures(first.clients, tasks),

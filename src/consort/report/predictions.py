@@ -1,4 +1,4 @@
-"""What trained models answer for a few test images, computed when the report is made."""
+"""Predictions of trained models for a few test images, computed when the report is written."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from consort.run.run import Run
 
 IMAGES = 3
-"""Test images of a client that are shown."""
+"""The number of test images shown per client."""
 CLIENTS = 8
-"""Clients that are shown, one of each group."""
+"""The largest number of clients shown, one of each group."""
 
 
 @dataclass(frozen=True)
 class ClientPredictions:
-    """A few test images of a client, and what the reported model of one run makes of them."""
+    """A few test images of a client, and the outputs of the reported model of one run."""
 
     test: Examples
     tasks: Mapping[str, Task]
@@ -40,14 +40,14 @@ class ClientPredictions:
 
 @dataclass(frozen=True)
 class Predictions:
-    """By client, what each algorithm answers; by algorithm, why it does not."""
+    """Predictions by client and algorithm; for other algorithms, why there are none."""
 
     found: Mapping[str, Mapping[str, ClientPredictions]]
     missing: Mapping[str, str]
 
 
 def drawable_tasks(run: Result, client: str) -> list[str]:
-    """The tasks of a client whose answers can be drawn."""
+    """The tasks of a client whose predictions can be drawn as images."""
     tasks = run.clients[client]["tasks"]
     return [task for task in tasks if run.tasks[task].get("kind") in RENDERERS]
 
@@ -62,7 +62,10 @@ def shown_clients(run: Result) -> list[str]:
 
 
 def comparable_runs(run_set: RunSet) -> dict[str, Result]:
-    """Of every algorithm the run with the test images of the first run; training alone leads."""
+    """For every algorithm, the run with the same test images as the first run.
+
+    Local training comes first.
+    """
     wanted = run_set.first.about["partition"], run_set.first.seed
     found = {
         algorithm: run
@@ -73,57 +76,59 @@ def comparable_runs(run_set: RunSet) -> dict[str, Result]:
     return dict(sorted(found.items(), key=lambda item: item[1].about.get("kind") != ALONE))
 
 
-def answers(run_set: RunSet) -> Predictions:
-    """Loads the last checkpoints and asks the models in them."""
+def predictions(run_set: RunSet) -> Predictions:
+    """Loads the last checkpoint of each algorithm and applies its models to test images."""
     clients = shown_clients(run_set.first)
     found: dict[str, dict[str, ClientPredictions]] = {client: {} for client in clients}
     missing: dict[str, str] = {}
     for algorithm, run in comparable_runs(run_set).items() if clients else ():
         try:
-            for client, answered in _answered(run, clients):
-                found[client][algorithm] = answered
+            for client, predicted in _predictions_of(run, clients):
+                found[client][algorithm] = predicted
         except (ConsortError, OSError) as error:
             missing[algorithm] = str(error)
     return Predictions(found, missing)
 
 
-def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, ClientPredictions]]:
+def _predictions_of(
+    result: Result, clients: Sequence[str]
+) -> Iterator[tuple[str, ClientPredictions]]:
     from consort.experiment.assembly import resume_run
     from consort.use.trained import reported_model
 
     if result.about.get("engine") == "flower":
         raise Failure(f"{result.folder}: the test images stay with the clients")
     run = resume_run(result.folder)
-    _spare(run)
+    _keep_shown_images(run)
     for client in clients:
         trained = reported_model(run, client)
         if trained is None:
-            raise Failure(f"{result.folder}: there is no checkpoint any more")
+            raise Failure(f"{result.folder}: its checkpoint is gone")
         test, tasks = run.federation.data(client).test, run.federation.members[client].tasks
         with torch.inference_mode():
             yield client, ClientPredictions(test, tasks, trained.model.eval()(test.inputs, tasks))
 
 
-def _spare(run: Run) -> None:
-    """Leaves the clients only the test images that are shown: just the models are wanted."""
+def _keep_shown_images(run: Run) -> None:
+    """Reduces the clients' test data to the images that are shown; only the models are needed."""
     whole = run.federation
     members = {
-        client: replace(member, load=partial(_with_few, member))
+        client: replace(member, load=partial(_with_shown_images, member))
         for client, member in whole.members.items()
     }
     run.federation = replace(whole, members=members)
 
 
-def _with_few(member: Member) -> Splits:
+def _with_shown_images(member: Member) -> Splits:
     splits = member.load()
-    return replace(splits, test=splits.test.take(_telling(member, splits.test)))
+    return replace(splits, test=splits.test.take(_most_labelled(member, splits.test)))
 
 
-def _telling(member: Member, test: Examples) -> Tensor:
-    """Where the first images are for which most of the tasks have an answer."""
+def _most_labelled(member: Member, test: Examples) -> Tensor:
+    """The indices of the first images for which most tasks have labels."""
     labelled = torch.zeros(len(test))
     for name, task in member.tasks.items():
-        look = RENDERERS.get(type(task).__name__)
-        if look:
-            labelled += look.known(test.targets[name]).flatten(1).any(1)
+        renderer = RENDERERS.get(type(task).__name__)
+        if renderer:
+            labelled += renderer.known(test.targets[name]).flatten(1).any(1)
     return labelled.argsort(descending=True, stable=True)[:IMAGES].sort().values

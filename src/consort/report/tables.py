@@ -1,4 +1,4 @@
-"""Tables of a report: tasks, clients, costs, runs."""
+"""The tables of a report: tasks, clients, costs and runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _TaskLine:
     runs: Sequence[Result]
 
     def measured(self, split: str, best: bool = False) -> list[Spread]:
-        """How the clients differ, in every run that measured this."""
+        """The spread over clients, in every run that evaluated this."""
         found = []
         for run in self.runs:
             place = (run.best_round if best else run.last_round, self.task, "", split, self.model)
@@ -39,12 +39,12 @@ class _TaskLine:
         return found
 
     def mean(self, split: str, best: bool = False) -> Cell:
-        """Over clients and seeds."""
+        """The mean over clients and seeds."""
         return _over([spread.mean for spread in self.measured(split, best)])
 
     @property
     def deviation(self) -> Cell:
-        """Of the clients in the last round."""
+        """The standard deviation over clients in the last round."""
         return _over([spread.std for spread in self.measured("test")])
 
     @property
@@ -58,7 +58,7 @@ class _TaskLine:
 
 
 def task_table(run_set: RunSet) -> Html:
-    """Every task with every model of every algorithm."""
+    """A table with a row for each task, algorithm and model."""
     lines = [
         _TaskLine(task, algorithm, model, runs)
         for task in run_set.tasks
@@ -73,10 +73,12 @@ def task_table(run_set: RunSet) -> Html:
         "Test, last": lambda line: line.mean("test"),
         "Test, best": lambda line: line.mean("test", best=True),
         "Validation, last": lambda line: line.mean("validation"),
-        "Std of clients": lambda line: line.deviation,
+        "Std over clients": lambda line: line.deviation,
         "Lowest to highest client": lambda line: line.range,
     }
-    note = "● is the model that stands for its algorithm; “best” is the best round by validation."
+    note = (
+        "● marks the model that the algorithm reports; “best” is the best round on validation data."
+    )
     return table(lines, columns, note)
 
 
@@ -85,7 +87,7 @@ def _marked(model: str, reported: str) -> str:
 
 
 def client_table(run_set: RunSet) -> Html:
-    """Every client with every task: who it is, and how well it is served."""
+    """A table with a row for each client and task: its data, its model and its results."""
     known = run_set.first.clients
     learnt = {task for client in known.values() for task in client["tasks"]}
     examined = [task for task in run_set.tasks if task not in learnt]
@@ -125,11 +127,11 @@ def _look_up(values: Mapping[ClientTask, list[float]], line: ClientTask) -> Cell
 
 
 def _client_note(run_set: RunSet, lines: int) -> str:
-    notes = ["Test values in the last round, and in the best round by validation."]
+    notes = ["Test values in the last round, and in the best round on validation data."]
     if not run_set.one_run:
         notes.append("Means over seeds.")
     if lines > MANY_ROWS:
-        notes.append(f"The first {MANY_ROWS:,} of {lines:,} lines; history.jsonl has them all.")
+        notes.append(f"The first {MANY_ROWS:,} of {lines:,} rows; all are in history.jsonl.")
     return " ".join(notes)
 
 
@@ -138,7 +140,7 @@ def _over(values: Sequence[float]) -> Cell:
 
 
 def traffic_table(run_set: RunSet) -> Html:
-    """What each algorithm sent, by role."""
+    """A table of the traffic of each algorithm, by role."""
     lines = [(name, role) for name, runs in run_set.groups.items() for role in roles(runs)]
     columns: Columns[tuple[str, str]] = {
         "Algorithm": lambda line: line[0],
@@ -146,11 +148,11 @@ def traffic_table(run_set: RunSet) -> Html:
         "MiB up": lambda line: amount(role_mib(run_set, line[0], "up", line[1])),
         "MiB down": lambda line: amount(role_mib(run_set, line[0], "down", line[1])),
     }
-    return table(lines, columns, "In the whole run, all clients together.")
+    return table(lines, columns, "Sum over the whole run and all clients.")
 
 
 def time_table(run_set: RunSet) -> Html:
-    """Seconds and memory of each algorithm."""
+    """A table of the time and memory of each algorithm."""
 
     def over_seeds(measure: Callable[[Result], float]) -> Callable[[str], Cell]:
         return lambda algorithm: amount(run_set.over_seeds(algorithm, measure).mean)
@@ -178,7 +180,7 @@ def _peak_memory(run: Result) -> float:
 
 
 def run_table(run_set: RunSet) -> Html:
-    """Where everything comes from."""
+    """A table of the runs and their folders."""
     columns: Columns[Result] = {
         "Algorithm": lambda run: run.algorithm,
         "Seed": lambda run: count(run.seed),

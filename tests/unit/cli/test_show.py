@@ -89,9 +89,9 @@ def test_models_that_nobody_uses_are_told_below_the_table(tmp_path, capsys):
         for name, rows in notes.items()
     ]
     idle = "stuck [b], seed 0: all clients chose the same model in the last round, "
-    idle += "the other models are idle"
+    idle += "the other models are not used"
     shown = shown_results(runs, tmp_path / "report.html", capsys)
-    assert shown.count("the other models are idle") == 1
+    assert shown.count("the other models are not used") == 1
     assert shown.index("MiB and s: per round") < shown.index(idle) < shown.index("report:")
-    assert "idle" not in shown_results(runs[1:], tmp_path, capsys)
-    assert "idle" not in shown_results(runs, tmp_path, capsys, as_json=True)
+    assert "not used" not in shown_results(runs[1:], tmp_path, capsys)
+    assert "not used" not in shown_results(runs, tmp_path, capsys, as_json=True)

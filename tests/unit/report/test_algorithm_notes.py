@@ -63,7 +63,7 @@ def test_nothing_is_drawn_where_nothing_was_noted(tmp_path):
 def test_the_use_of_models_in_every_run(tmp_path):
     run_set = study_of(tmp_path, {"fedavg": nothing, "few": lively, "stuck": stuck}, seeds=(0, 1))
     page = model_use(run_set)
-    idle = "all clients chose model 1: the other models are idle"
+    idle = "all clients chose model 1: the other models are not used"
     used = len({row.value for row in lively(0) if row.metric == "chosen_model" and row.round == 10})
     assert folds(page) == [
         (f"few, seed 0: {used} of 3 models in use", True),
@@ -71,7 +71,7 @@ def test_the_use_of_models_in_every_run(tmp_path):
         (f"stuck, seed 0: {idle}", True),
         (f"stuck, seed 1: {idle}", False),
     ]
-    each = ["The model of every client", "Client weight", "Model weight in round 10"]
+    each = ["Model of every client", "Client weight", "Model weight in round 10"]
     assert titles(page) == each * 4
 
 
@@ -104,7 +104,7 @@ def test_the_weights_are_those_of_the_last_round(tmp_path):
 def test_a_run_that_noted_only_the_chosen_models(tmp_path):
     rows = [row for row in lively(0) if row.metric == "chosen_model"]
     assert titles(model_use(study_of(tmp_path, {"ifca": lambda seed: rows}))) == [
-        "The model of every client"
+        "Model of every client"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Who attends to whom, and what is taken from others."""
+"""Attention matrix, and what is taken from others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tests.unit.report.sample import load_run
 from tests.unit.report.test_algorithm_notes import figures, folds, titles
 
 from consort.core.row import Row
+from consort.report.algorithm_notes import attention_between_clients as section
 from consort.report.algorithm_notes import other_notes
-from consort.report.algorithm_notes import taken_from_others as section
-from consort.report.attention import attention_map, names_in, taken_from_others
+from consort.report.attention import attention_map, attention_to_others, names_in
 from consort.report.run_set import RunSet
 
 SHARES = {1: {"a": (0.5, 0.5), "b": (0.5, 0.5)}, 2: {"a": (0.7, 0.3), "b": (0.4, 0.6)}}
@@ -56,7 +56,7 @@ def test_even_shares_stay_pale(tmp_path):
 
 def test_what_goes_to_anybody_else(tmp_path):
     shares = run_set(tmp_path).first.notes("attention")
-    found = taken_from_others(shares, names_in(shares))
+    found = attention_to_others(shares, names_in(shares))
     assert found[1] == {"a/seg": 0.5, "b/seg": 0.5}
     assert found[2] == pytest.approx({"a/seg": 0.3, "b/seg": 0.4})
 
@@ -64,17 +64,17 @@ def test_what_goes_to_anybody_else(tmp_path):
 def test_who_was_absent_has_no_cell(tmp_path):
     rows = [Row(1, "attention", 1.0, part="a → a"), Row(2, "attention", 1.0, part="b → b")]
     run = load_run(tmp_path, notes=rows)
-    assert taken_from_others(run.notes("attention"), ["a", "b"]) == {1: {"a": 0}, 2: {"b": 0}}
-    (_, _, html) = section(RunSet.of([run])).partition("Who attends")
+    assert attention_to_others(run.notes("attention"), ["a", "b"]) == {1: {"a": 0}, 2: {"b": 0}}
+    (_, _, html) = section(RunSet.of([run])).partition("Attention matrix")
     assert figures(html)[0]["data"][0]["z"] == [[None, None], [None, 1]]
 
 
 def test_the_section_has_weights_over_time_too(tmp_path):
     of_run = run_set(tmp_path)
     html = section(of_run)
-    assert folds(html) == [("fedhca2, seed 0: who attends to whom and learnt weights", True)]
+    assert folds(html) == [("fedhca2, seed 0: attention and learnt weights", True)]
     assert titles(html) == [
-        "Who attends to whom",
+        "Attention matrix",
         "Attention to others",
         "Weight of others, encoder",
         "Weight of others, decoders (mean over layers)",

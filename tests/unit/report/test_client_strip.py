@@ -94,10 +94,10 @@ def test_more_clients_than_dots_are_a_box(tmp_path):
     assert (box["lowerfence"], box["upperfence"]) == ([lowest], [highest])
     assert (ring["x"], ring["y"]) == ([1], [lowest])
     assert values[ring["text"][0]] == ring["y"][0]
-    assert "lowest to the highest value of a client;" in strip_meaning(run_set)
+    assert "distribution over clients;" in strip_meaning(run_set)
 
 
 def test_how_to_read_it(run_set, tmp_path):
-    assert strip_meaning(run_set).startswith("A dot is the mean over seeds of a client,")
+    assert strip_meaning(run_set).startswith("Each dot is a client (mean over seeds),")
     single = RunSet.of([load_run(tmp_path / name, algorithm=name) for name in ("a", "b")])
-    assert strip_meaning(single).startswith("A dot is a client,")
+    assert strip_meaning(single).startswith("Each dot is a client,")

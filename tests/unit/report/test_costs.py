@@ -1,4 +1,4 @@
-"""Pictures of bytes and seconds."""
+"""Plots of bytes and seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of what was learnt."""
+"""Learning curves and distributions over clients."""
 
 from __future__ import annotations
 

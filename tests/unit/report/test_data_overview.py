@@ -1,4 +1,4 @@
-"""Pictures and tables of who holds what."""
+"""Plots and tables of the clients' data."""
 
 from __future__ import annotations
 

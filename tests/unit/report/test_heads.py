@@ -1,4 +1,4 @@
-"""Pictures of algorithms with several heads."""
+"""Plots for algorithms with several heads."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def test_the_section_has_all_pictures_and_each_once(tmp_path):
     html = other_notes(run_set(tmp_path))
     assert titles(html) == [
         WEIGHT_TITLE,
-        "Which updates were taken together",
-        "Updates taken into the head of identify, by client and round",
-        "Updates taken into the head of detect, by client and round",
-        "Weight of identify in a step, by client and round",
-        "Weight of detect in a step, by client and round",
+        "Combinations of updates",
+        "Updates used for the head of identify, by client and round",
+        "Updates used for the head of detect, by client and round",
+        "Weight of identify in a training step, by client and round",
+        "Weight of detect in a training step, by client and round",
     ]
     assert folds(html) == [("fedmh, seed 0: tasks and heads", True)]
     identify = figures(html)[2]["data"][0]

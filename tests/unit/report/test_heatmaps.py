@@ -1,4 +1,4 @@
-"""Pictures of what was noted per client."""
+"""Heat maps of numbers recorded per client."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_very_many_clients_are_cut_and_said_so(tmp_path):
     run = load_run(tmp_path / "run", tasks=SHAPE, clients=1001, rounds=1)
     page = client_table(RunSet.of([run]))
     assert len(rows(page)) == 1000
-    assert "The first 1,000 of 1,001 lines" in page
+    assert "The first 1,000 of 1,001 rows" in page
 
 
 def test_traffic_time_and_runs(runs):

@@ -70,8 +70,8 @@ def test_clients_have_a_line_for_what_nobody_learns(tmp_path):
 def test_there_is_a_curve_for_every_split(tmp_path):
     html = verification(study_of(tmp_path, fedmh=0.2))
     assert titles(html) == [
-        "Errors at every threshold (DET): the clients&#x27; own users",
-        "Errors at every threshold (DET): unseen users (bengali)",
+        "DET curves: the clients&#x27; own users",
+        "DET curves: unseen users (bengali)",
     ]
     assert all(figure["data"] for figure in figures(html))
 

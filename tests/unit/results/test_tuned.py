@@ -19,7 +19,7 @@ from consort.report.numbers import UNKNOWN
 from consort.results.result import Result
 from consort.results.table import compare_table
 
-COLUMN = "After local training"
+COLUMN = "After fine-tuning"
 
 
 def tuned(round_, value, client="a", **where):
@@ -159,7 +159,7 @@ def test_the_tiles_of_one_run_show_it(tmp_path):
     assert "tuned" not in headline_tiles(compare_table([plain]))
     both = load_run(tmp_path / "both", tasks=tasks, models=("global", "tuned"))
     page = headline_tiles(compare_table([both]))
-    assert "Test accuracy, tuned" in page
+    assert "Test accuracy, fine-tuned" in page
     assert f"<dd>{both.value('tuned_accuracy'):.3f}</dd>" in page
 
 

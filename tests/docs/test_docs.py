@@ -58,8 +58,8 @@ from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.compute import Compute
 from consort.training.local import LocalTraining
-from consort.use.facts import Facts
-from consort.use.samples import leave_samples
+from consort.use.metadata import ModelMetadata
+from consort.use.samples import write_samples
 
 COMMANDS = typer.main.get_command(app).commands
 DOCTESTED = [
@@ -299,13 +299,13 @@ def test_the_example_of_an_engine_gives_the_same_bits(desk):
 def test_the_example_of_using_a_model_works(desk, capsys):
     use = page("use-a-model.md")
     use.lay_out(desk)
-    samples = leave_samples(load_recipe(Path("counters.toml")), 0, desk)
+    samples = write_samples(load_recipe(Path("counters.toml")), 0, desk)
     for name, sample in (("ada-1", "reference-1"), ("ada-2", "reference-2"),
                          ("ada-3", "reference-3"), ("cheque", "genuine-1")):  # fmt: skip
         (samples.folder / f"{sample}.png").rename(f"{name}.png")
     perform(use)
     printed = capsys.readouterr().out
-    assert "largest difference to the model in the run: " in printed
+    assert "largest difference from the model in the run: " in printed
     assert printed.splitlines()[-1].startswith(("accepted: cheque.png", "rejected: cheque.png"))
     ((program, output),) = (
         (one.text, other.text)
@@ -319,7 +319,7 @@ def test_the_example_of_using_a_model_works(desk, capsys):
 def test_what_a_models_file_says_is_explained_in_full():
     (table,) = tables(page("use-a-model.md").section("Export"))
     named = [name for cells in table for name in quoted(cells[0])]
-    assert sorted(named) == sorted(defaults_of(Facts))
+    assert sorted(named) == sorted(defaults_of(ModelMetadata))
     for field in dataclasses.fields(Scan):
         assert f"`{field.name}`" in page("use-a-model.md").section("Export")
 

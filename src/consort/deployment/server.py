@@ -99,6 +99,10 @@ class FederationServer:
 
         Returns:
             The finished run.
+
+        Raises:
+            UsageError: If a client that is needed is no longer admitted.
+            Failure: If the state of an earlier run is incomplete, or the run fails.
         """
         ledger = self.ledger
         if not ledger.path.exists() and any(self.folder.glob("round-*.ckpt")):

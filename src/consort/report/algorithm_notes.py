@@ -50,7 +50,7 @@ def other_notes(run_set: RunSet) -> Html:
         (name, noted_curves(run_set, name)) for name in names if name not in (TAKEN, ATTENTION)
     )
     several = any(len(runs) > 1 for runs in run_set.groups.values())
-    note = "Lines are means over seeds; the area is one standard deviation." if several else ""
+    note = "Lines are means over seeds; the area shows one standard deviation." if several else ""
     pictures = [
         plot(WEIGHT_TITLE, figure, f"{WEIGHT_NOTE} {note}")
         if name == WEIGHT

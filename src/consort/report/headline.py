@@ -53,7 +53,7 @@ def headline(lines: Sequence[Line]) -> Html:
     last = last_rounds(lines).capitalize()
     columns: Columns[Line] = {
         "Algorithm": lambda line: line.algorithm,
-        "Metric": lambda line: line.metric,
+        "Metric": lambda line: words(line.metric),
         last: lambda line: summary(line.last, _leads(line, lines, "last")),
         "Best on validation": lambda line: summary(line.best, _leads(line, lines, "best")),
         "Published": lambda line: score(math.nan if line.published is None else line.published),

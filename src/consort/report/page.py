@@ -202,9 +202,11 @@ def _traffic(run_set: RunSet) -> Html:
 def _time(run_set: RunSet) -> Html:
     operations = operations_per_round(run_set)
     pictures = grid(
-        plot("Per round", seconds_per_round(run_set)),
-        plot("Per client, whole run", seconds_per_client(run_set)),
-        plot("Operations per round", operations, _COUNTED) if operations["data"][0]["x"] else None,
+        plot("Duration per round", seconds_per_round(run_set)),
+        plot("CPU time per client, whole run", seconds_per_client(run_set)),
+        plot("Operations per client and round", operations, _COUNTED)
+        if operations["data"][0]["x"]
+        else None,
     )
     return join([pictures, time_table(run_set)])
 

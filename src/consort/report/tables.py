@@ -148,7 +148,9 @@ def traffic_table(run_set: RunSet) -> Html:
         "MiB up": lambda line: amount(role_mib(run_set, line[0], "up", line[1])),
         "MiB down": lambda line: amount(role_mib(run_set, line[0], "down", line[1])),
     }
-    return table(lines, columns, "Sum over the whole run and all clients.")
+    return table(
+        lines, columns, "Sums over the whole run and all clients; up is what the clients sent."
+    )
 
 
 def time_table(run_set: RunSet) -> Html:

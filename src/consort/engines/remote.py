@@ -46,7 +46,7 @@ def write_order(chunk: Chunk, delivery: int, common: set[str], store: StateStore
 
 def read_answers(data: bytes) -> list[Answer]:
     """What came back for a chunk."""
-    return [(reply_of(fields), _as_bytes(state)) for *fields, state in decode(data)]
+    return [(reply_of(*answer), _as_bytes(state)) for *answer, state in decode(data)]
 
 
 class FarSide:
@@ -75,7 +75,7 @@ class FarSide:
         self._store.arrived = dict(zip(clients, map(_as_bytes, content["states"]), strict=True))
         self._store.leaving = {}
         answers = self._responder.answer(content, lambda: dict(decode(shared)))
-        return encode([[*fields, self._leaving(fields[0])] for fields in answers])
+        return encode([[content, rest, self._leaving(rest[0])] for content, rest in answers])
 
     def _build(self, plan: dict[str, Any]) -> ClientHost:
         here = _versions()

@@ -134,7 +134,9 @@ class Responder:
         self._delivery = 0
         self._shared: Payload = {}
 
-    def answer(self, order: Order, shared: Callable[[], Payload]) -> list[list[Any]]:
+    def answer(
+        self, order: Order, shared: Callable[[], Payload]
+    ) -> list[tuple[Payload, list[Any]]]:
         """Answers a chunk of calls.
 
         Args:
@@ -142,7 +144,8 @@ class Responder:
             shared: Reads what the calls of a delivery have in common, once in a delivery.
 
         Returns:
-            For each call the fields that `reply_of` reads.
+            For each call the content of the reply, and the rest of it as plain values: what
+            `reply_of` reads.
         """
         if order["delivery"] != self._delivery:
             self._delivery, self._shared = order["delivery"], shared()
@@ -150,7 +153,7 @@ class Responder:
             Call.from_header(header, self._shared | own)
             for header, own in zip(order["calls"], order["own"], strict=True)
         ]
-        return [_fields(reply) for reply in self.host.answer(calls)]
+        return [(reply.content, _rest(reply)) for reply in self.host.answer(calls)]
 
 
 def order_of(chunk: Chunk, delivery: int, common: set[str]) -> Order:
@@ -159,12 +162,12 @@ def order_of(chunk: Chunk, delivery: int, common: set[str]) -> Order:
     return {"delivery": delivery, "calls": [call.header for call in chunk], "own": own}
 
 
-def reply_of(fields: Sequence[Any]) -> Reply:
+def reply_of(content: Payload, rest: Sequence[Any]) -> Reply:
     """The reply that a `Responder` sent."""
-    client, content, error, work = fields
+    client, error, *work = rest
     return Reply(client, content, ClientFailed(*error) if error else None, *work)
 
 
-def _fields(reply: Reply) -> list[Any]:
+def _rest(reply: Reply) -> list[Any]:
     error = reply.error and [reply.error.client, reply.error.reason, reply.error.traceback]
-    return [reply.client, reply.content, error, [reply.seconds, reply.flops]]
+    return [reply.client, error, reply.seconds, reply.flops]

@@ -17,7 +17,7 @@ from typing import Any
 from consort.core.messages import Payload
 from consort.engines.arena import Arena, Frame
 from consort.engines.host import ClientHost
-from consort.engines.scheduler import Answer, Job, Responder, Scheduler, order_of, reply_of
+from consort.engines.scheduler import Answer, Job, Order, Responder, Scheduler, order_of, reply_of
 from consort.errors import UsageError
 
 _PR_SET_PDEATHSIG = 1
@@ -39,19 +39,20 @@ class Worker:
         theirs.close()
         self.job: Job | None = None
 
-    def send(self, order: Frame, shared: Frame) -> None:
-        """Tells the process where its order lies; a dead one is noticed by `receive`."""
+    def send(self, order: Order, shared: Frame) -> None:
+        """Hands an order over; a process that is gone is noticed by `receive`."""
         with suppress(BrokenPipeError):
-            _send(self.pipe, {"order": order, "shared": shared})
+            _send(self.pipe, order | {"own": self.down.write(order["own"]), "shared": shared})
 
     def receive(self) -> list[Answer] | None:
         """Fetches the answers; there are none if the process is gone."""
         try:
-            frame = _receive(self.pipe)
+            answer = _receive(self.pipe)
         except (EOFError, ConnectionResetError):
             self.process.join()
             return None
-        return [(reply_of(fields), b"") for fields in self.up.read_copy(frame)]
+        contents = self.up.read_copy(answer["contents"])
+        return [(reply_of(*both), b"") for both in zip(contents, answer["rest"], strict=True)]
 
 
 class Workers(Scheduler[Worker]):
@@ -103,7 +104,7 @@ class Workers(Scheduler[Worker]):
 
     def _start(self, worker: Worker, job: Job, common: set[str]) -> None:
         worker.job = job
-        worker.send(worker.down.write(order_of(job.chunk, self.delivery, common)), self._shared)
+        worker.send(order_of(job.chunk, self.delivery, common), self._shared)
 
     def _collect(self) -> Iterator[tuple[Job, list[Answer] | None]]:
         busy = {worker.pipe: (worker, worker.job) for worker in self.workers if worker.job}
@@ -137,9 +138,11 @@ def _serve(
     responder = Responder(host)
     while True:
         try:
-            told = _receive(pipe)
-            shared = partial(broadcast.read, told["shared"])
-            _send(pipe, up.write(responder.answer(down.read(told["order"]), shared)))
+            order = _receive(pipe)
+            order["own"] = down.read(order["own"])
+            answers = responder.answer(order, partial(broadcast.read, order["shared"]))
+            contents = up.write([content for content, _ in answers])
+            _send(pipe, {"contents": contents, "rest": [rest for _, rest in answers]})
         except (EOFError, ConnectionError):
             return
 

@@ -15,7 +15,7 @@ from consort.report.numbers import natural, words
 from consort.report.run_set import RunSet
 from consort.results.measurements import Notes
 from consort.results.result import Point, Result
-from consort.results.values import middle
+from consort.results.summary import middle
 
 _WEIGHTS = {
     "client_weight": "The weight of every client in a round.",

@@ -21,7 +21,7 @@ from consort.report.html import Figure, label
 from consort.report.numbers import words
 from consort.report.run_set import RunSet
 from consort.results.result import Point, Result
-from consort.results.statistics import summarise
+from consort.results.summary import summarise
 
 
 def curves(run_set: RunSet, task: str, metric: str, split: str) -> Figure:

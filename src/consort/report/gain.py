@@ -27,7 +27,7 @@ from consort.report.numbers import UNKNOWN, natural, words
 from consort.report.run_set import RunSet
 from consort.results.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
 from consort.results.result import Result
-from consort.results.statistics import confidence_interval
+from consort.results.summary import confidence_interval
 
 Whose: TypeAlias = tuple[str, str]
 """A client (or a group of clients) and a task."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from consort.report.html import Cell, Columns, Html, table, tiles
 from consort.report.numbers import amount, amount_text, score, summary, words
-from consort.results.statistics import Summary
+from consort.results.summary import Summary
 from consort.results.table import Line, last_rounds
 
 

@@ -34,7 +34,7 @@ from consort.results.result import Result
 from consort.results.table import compare_table
 
 if TYPE_CHECKING:
-    from consort.results.published import Published
+    from consort.results.table import Published
 
 _SPLITS = ("test", "validation")
 _WAYS = {"up": "sent by clients", "down": "received by clients"}

@@ -15,7 +15,7 @@ from consort.report.html import Cell, Columns, Html, table
 from consort.report.numbers import amount, count, natural, score, summary, words
 from consort.report.run_set import RunSet
 from consort.results.result import Result
-from consort.results.statistics import Spread, summarise
+from consort.results.summary import Spread, summarise
 
 MANY_ROWS = 1000
 

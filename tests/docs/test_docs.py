@@ -403,7 +403,7 @@ def test_every_key_of_a_recipe_is_explained(heading):
 def test_a_key_that_is_not_explained_is_an_error(table, desk):
     page("recipes.md").lay_out(desk)
     with pytest.raises(UsageError, match="sonnet"):
-        assemble(load_recipe(Path("unlike.toml"), changes=[f"{table}sonnet=18"]), 0, None)
+        assemble(load_recipe(Path("two_kinds.toml"), changes=[f"{table}sonnet=18"]), 0, None)
 
 
 def test_verification_is_explained_in_full():
@@ -419,7 +419,7 @@ def test_verification_is_explained_in_full():
 
 def test_a_scale_and_changes_are_laid_over_the_recipe(desk):
     page("recipes.md").lay_out(desk)
-    recipe = load_recipe(Path("unlike.toml"), "desk", ["local.lr=0.01"])
+    recipe = load_recipe(Path("two_kinds.toml"), "desk", ["local.lr=0.01"])
     assert recipe.run.rounds == 2
     assert recipe.algorithm("local_only").local == LocalTraining(lr=0.01)
     assert recipe.algorithm("fedper").local == LocalTraining(lr=0.01, epochs=2)

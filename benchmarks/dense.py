@@ -25,7 +25,7 @@ TRAINED, BATCH = 224, 8
 
 
 def update(generator: torch.Generator, tasks: int):  # noqa: ANN201
-    from consort.params import Params
+    from consort.core.params import Params
 
     shapes = {f"encoder.layers.{n}.weight": shape for n, shape in enumerate(ENCODER)}
     for task in range(tasks):
@@ -35,11 +35,11 @@ def update(generator: torch.Generator, tasks: int):  # noqa: ANN201
 
 def aggregate(_: str) -> dict[str, float]:
     """A later round of FedHCA² on answers that are there, and their weighted mean."""
-    from consort.algorithm import Clients
     from consort.algorithms.fedhca2 import FedHCA2, Server
-    from consort.compute import keep_freed_pages
+    from consort.core.algorithm import Clients
+    from consort.core.params import Params, mean
     from consort.engines.scripted import Scripted
-    from consort.params import Params, mean
+    from consort.training.compute import keep_freed_pages
 
     keep_freed_pages()
     generator = torch.Generator().manual_seed(0)
@@ -74,13 +74,13 @@ def aggregate(_: str) -> dict[str, float]:
 def train(name: str) -> dict[str, float]:
     """Steps of a ResNet-18 with and without M-Fed's pull."""
     from consort.algorithms.mfed import unit_pull_towards
-    from consort.client import Client
+    from consort.core.params import Params
     from consort.data.examples import Examples, Splits
-    from consort.local import LocalTraining
+    from consort.domains.scenes.tasks.segmentation import Segmentation
     from consort.models.registry import ModelSpec, build
-    from consort.objectives import pull_towards
-    from consort.params import Params
-    from consort.tasks import Segmentation
+    from consort.training.client import Client
+    from consort.training.local import LocalTraining
+    from consort.training.objectives import pull_towards
 
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(BATCH, 3, TRAINED, TRAINED, generator=generator)
@@ -98,7 +98,7 @@ def train(name: str) -> dict[str, float]:
 
 def draw(_: str) -> dict[str, float]:
     """Scenes with all their labels."""
-    from consort.data.synthetic.scenes import synthetic_scenes
+    from consort.domains.scenes.synthetic.scenes import synthetic_scenes
 
     synthetic_scenes(0, examples=16, size=SIZE)
     return timed(lambda: synthetic_scenes(1, examples=IMAGES, size=SIZE))

@@ -33,12 +33,12 @@ from consort import (
     ModelSpec,
     on_client,
 )
-from consort.checkpoint import StateStore
+from consort.core.engine import Engine
+from consort.core.messages import Call, Payload
 from consort.data.examples import Examples, Splits
 from consort.engines.choice import EngineChoice, EngineName, Origin
-from consort.engines.engine import Engine
 from consort.engines.host import ClientHost
-from consort.messages import Call, Payload
+from consort.engines.states import StateStore
 
 SIZES = {"1 kB": 10**3, "1 MB": 10**6, "10 MB": 10**7, "100 MB": 10**8}
 FEW, MANY = 3, (100, 1_000)
@@ -108,11 +108,11 @@ def child(name: str) -> None:
 def child_flower() -> None:
     """The same among three institutions on this machine, with TLS, keys and SuperNodes."""
     from consort.deployment.credentials import ClientCredentials, ServerCredentials
-    from consort.deployment.hub import Hub
     from consort.deployment.link.programs import free_port
+    from consort.deployment.stack import Hub
     from consort.deployment.study import Study
     from consort.engines.flower import Flower, Ledger
-    from consort.recipe_file import load_recipe
+    from consort.experiment.loading import load_recipe
 
     torch.set_num_threads(1)
     names, port = tuple(f"c{number}" for number in range(FEW)), free_port()

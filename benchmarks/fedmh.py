@@ -40,7 +40,7 @@ def federation():  # noqa: ANN201
 
 def signatures(seed: int):  # noqa: ANN201
     from consort import Examples
-    from consort.tasks.signature import Detection, Identification, identity
+    from consort.domains.signatures.tasks import Detection, Identification, identity
 
     generator = torch.Generator().manual_seed(seed)
     images = torch.rand(IMAGES, 1, 64, 96, generator=generator)
@@ -71,10 +71,10 @@ def operations(work: Callable[[], object]) -> int:
 
 
 def one_client():  # noqa: ANN201
-    from consort.client import Client
+    from consort.core.params import Params
     from consort.data.examples import Splits
     from consort.models.registry import ModelSpec, build
-    from consort.params import Params
+    from consort.training.client import Client
 
     data, tasks = signatures(0)
     model = build(ModelSpec.of(MODEL), tasks, data.inputs[0], 0)
@@ -86,7 +86,7 @@ def one_client():  # noqa: ANN201
 
 def head_updates(client, count: int, size: float):  # noqa: ANN001, ANN201
     """Sums of random updates, small enough that some are accepted and some are not."""
-    from consort.params import Params
+    from consort.core.params import Params
 
     generator = torch.Generator().manual_seed(1)
     heads = client.state["model"].without("encoder")
@@ -137,7 +137,7 @@ def one_round(name: str) -> Callable[[], object]:
 def augmentation() -> dict[str, list[dict[str, float]]]:
     """CPU time to vary all images, as a share of an epoch of steps on them."""
     from consort import LocalTraining
-    from consort.data.signatures.training import varied
+    from consort.domains.signatures.training import varied
 
     client = one_client()
     local = LocalTraining(batch=BATCH, lr=0.05)
@@ -154,7 +154,7 @@ def augmentation() -> dict[str, list[dict[str, float]]]:
 
 
 def child(*arguments: str) -> None:
-    from consort.compute import Compute
+    from consort.training.compute import Compute
 
     Compute().apply()
     print(json.dumps(WORKS[arguments]()))

@@ -63,7 +63,7 @@ def consort_run(x: Tensor, y: Tensor, rounds: int, share: float, cohort_step: bo
         Splits,
     )
     from consort.algorithms.fedavg import FedAvg
-    from consort.messages import Replies
+    from consort.core.messages import Replies
 
     class Unevaluated(FedAvg):
         """Only the rounds are measured, as in the bare loop."""

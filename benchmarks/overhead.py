@@ -48,7 +48,7 @@ def bare(batch: int, data: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 
     Returns the weights after the first round.
     """
-    from consort.randomness import generator_for  # the same shuffles, so that weights compare
+    from consort.core.randomness import generator_for  # the same shuffles, so that weights compare
 
     start = federation(data).roster.shared()
     model = nn.Sequential(
@@ -80,7 +80,7 @@ def consort_run(batch: int, workers: int, data: list[tuple[Tensor, Tensor]]) -> 
     """The same with everything a run does: processes, checks, traffic, history, checkpoints."""
     from consort import LocalTraining, Run, Schedule
     from consort.algorithms.fedavg import FedAvg
-    from consort.run import Watcher
+    from consort.run.observer import Watcher
 
     class Probe(Watcher):
         def evaluated(self, round, replies) -> None:  # noqa: ANN001, ARG002

@@ -23,7 +23,7 @@ AUDIT = "--no-audit" not in sys.argv
 
 
 def dataset(fingers: int, impressions: int):  # noqa: ANN201
-    from consort.data.synthetic.fingerprints import synthetic_fingerprints
+    from consort.domains.fingerprints.synthetic.prints import synthetic_fingerprints
 
     return synthetic_fingerprints(0, fingers=fingers, impressions=impressions, size=SIDE)
 
@@ -37,7 +37,7 @@ def made() -> dict[str, float]:
 
 def obfuscated() -> dict[str, float]:
     """Fingerprints per second of CPU that FP-DFSN obfuscates, all of them unlike."""
-    from consort.privacy.obfuscation import FpDfsn
+    from consort.domains.fingerprints.obfuscation import FpDfsn
 
     found = dataset(FINGERS, IMPRESSIONS)
     prints = torch.unique(found.prepare(found.examples.inputs).view(-1, SIDE, SIDE), dim=0)
@@ -61,7 +61,7 @@ def rounds() -> dict[str, float]:
     pairs are for validation, as in the recipes; evaluation is left out.
     """
     from consort import Federation, Member, ModelSpec, Splits
-    from consort.tasks.verification import Verification
+    from consort.domains.fingerprints.task import Verification
 
     spec = ModelSpec.of({"name": "siamese", "scale": 0.25})
 
@@ -79,7 +79,7 @@ def second_round(name: str, members):  # noqa: ANN001, ANN201
     """The first round is over, and the second one can be made again and again."""
     from consort import LocalTraining, Run, Schedule
     from consort.algorithms.registry import find_algorithm
-    from consort.checkpoint import StateStore
+    from consort.engines.states import StateStore
 
     local = LocalTraining(batch=BATCH, epochs=EPOCHS, optimizer="adam", lr=0.001)
     algorithm, store = find_algorithm(name)(local), StateStore()
@@ -95,8 +95,8 @@ def second_round(name: str, members):  # noqa: ANN001, ANN201
 def training(kind: str) -> dict[str, float]:
     """Local epochs on fingers that are to be named: verification has no losses of single pairs."""
     from consort import Classification, Federation, LocalTraining, Member, ModelSpec, Splits
-    from consort.client import Client
-    from consort.defences.privacy import Privacy
+    from consort.protection.dp import Privacy
+    from consort.training.client import Client
 
     norm = "batch" if kind == "plain" else "group"
     spec = ModelSpec.of({"name": "siamese", "scale": 0.25, "norm": norm})
@@ -122,11 +122,11 @@ def training(kind: str) -> dict[str, float]:
 def masking() -> dict[str, float]:
     """All that clients and server compute for one secure mean of large models."""
     from consort.algorithms.fedavg import FedAvg
-    from consort.defences import secure_client
-    from consort.defences.secure import Secure
-    from consort.defences.secure_server import Secured
-    from consort.messages import HIDDEN_AMONG, Call, Replies, Reply
-    from consort.params import Params
+    from consort.core.messages import HIDDEN_AMONG, Call, Replies, Reply
+    from consort.core.params import Params
+    from consort.protection.secure import client as secure_client
+    from consort.protection.secure.server import Secured
+    from consort.protection.secure.settings import Secure
 
     secure, ids = Secure(), [f"c{number:02d}" for number in range(MASKING)]
     states: dict[str, dict] = {client: {} for client in ids}
@@ -155,10 +155,10 @@ def masking() -> dict[str, float]:
 
 def audited() -> dict[str, float]:
     """The audit of a run of one round; how many there were does not matter to it."""
-    from consort.assembly import prepare_run
-    from consort.privacy.audit import audit
-    from consort.recipe_file import load_recipe
-    from consort.shipped import find_recipe
+    from consort.attacks.audit import audit
+    from consort.experiment.assembly import prepare_run
+    from consort.experiment.loading import load_recipe
+    from consort.experiment.shipped import find_recipe
 
     path = find_recipe("affr/single")
     recipe = load_recipe(path, "synthetic", ["run.rounds=1", "run.evaluate_every=0"])
@@ -178,7 +178,7 @@ WORK = {
 
 
 def child(kind: str, *arguments: str) -> None:
-    from consort.compute import Compute
+    from consort.training.compute import Compute
 
     Compute().apply()
     print(json.dumps(WORK[kind](*arguments)))

@@ -11,14 +11,15 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from consort.compute import Compute
+from consort.core.randomness import generator_for
 from consort.data.examples import Examples, Splits
-from consort.federation import Federation, Member
+from consort.federation.federation import Federation
+from consort.federation.member import Member
 from consort.models.inputs import number_count
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec
-from consort.randomness import generator_for
 from consort.tasks import Classification
+from consort.training.compute import Compute
 
 INPUTS = 8
 ONE_TASK = {"classify": 3}

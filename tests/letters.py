@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from consort.deployment.announced import Announced
+from consort.core.messages import Payload
+from consort.core.params import Params
 from consort.deployment.participant import Participant
+from consort.deployment.remote import Announced
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Arrival, Flower, Ledger, Parts, reply_of
-from consort.messages import Payload
-from consort.params import Params
-from consort.recipe import Recipe
-from consort.run import Run, Watcher
+from consort.experiment.recipe import Recipe
+from consort.run.observer import Watcher
+from consort.run.run import Run
 from tests.institutions import NAMES, holdings
 
 

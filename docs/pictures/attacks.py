@@ -14,17 +14,17 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from consort.assembly import assemble
+from consort.attacks.imprint import Imprint, imprinted
+from consort.attacks.recovery import as_pictures
+from consort.attacks.rescale import rescaled
+from consort.attacks.similarity import matched, similarity
+from consort.attacks.traffic import Update
+from consort.attacks.victim import Victim
+from consort.core.params import Params
 from consort.data.examples import Examples
-from consort.params import Params
-from consort.privacy.attacks.imprint import Imprint, imprinted
-from consort.privacy.attacks.recovery import as_pictures
-from consort.privacy.attacks.rescale import rescaled
-from consort.privacy.attacks.similarity import matched, similarity
-from consort.privacy.traffic import Update
-from consort.privacy.victim import Victim
-from consort.recipe_file import load_recipe
-from consort.shipped import find_recipe
+from consort.experiment.assembly import assemble
+from consort.experiment.loading import load_recipe
+from consort.experiment.shipped import find_recipe
 
 PAIRS, BETA, CLIP, NOISE, ZOOM, LEFT, GAP = 2, 0.5, 1.0, 1.0, 2, 170, 4
 FEW = ["clients=1", "data.fingers=24", "partition.test=0.5"]

@@ -22,59 +22,60 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from consort.algorithm import Algorithm, Clients, batchable, on_client
-    from consort.client import Client
-    from consort.compute import Compute
+    from consort.core.algorithm import Algorithm, Clients, batchable, on_client
+    from consort.core.messages import Each, Payload, Replies
+    from consort.core.params import Params
+    from consort.core.roster import Roster
     from consort.data.dataset import Dataset
     from consort.data.examples import Examples, Splits
     from consort.errors import ConsortError, Failure, UsageError
-    from consort.federation import Federation, Member
-    from consort.history import History
-    from consort.local import LocalTraining
-    from consort.messages import Each, Payload, Replies
+    from consort.experiment.recipe import Recipe
+    from consort.federation.federation import Federation
+    from consort.federation.member import Member
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
-    from consort.objectives import pull_towards, shift_by, task_losses
-    from consort.params import Params
-    from consort.recipe import Recipe
-    from consort.roster import Roster
-    from consort.run import Run
-    from consort.schedule import Schedule
+    from consort.run.history import History
+    from consort.run.run import Run
+    from consort.run.schedule import Schedule
     from consort.tasks import Classification, Meter, Task
+    from consort.training.client import Client
+    from consort.training.compute import Compute
+    from consort.training.local import LocalTraining
+    from consort.training.objectives import pull_towards, shift_by, task_losses
 
 _HOMES = {
-    "Algorithm": "algorithm",
+    "Algorithm": "core.algorithm",
     "Classification": "tasks",
-    "Client": "client",
-    "Clients": "algorithm",
-    "Compute": "compute",
+    "Client": "training.client",
+    "Clients": "core.algorithm",
+    "Compute": "training.compute",
     "ConsortError": "errors",
     "Dataset": "data.dataset",
-    "Each": "messages",
+    "Each": "core.messages",
     "Examples": "data.examples",
     "Failure": "errors",
-    "Federation": "federation",
-    "History": "history",
-    "LocalTraining": "local",
-    "Member": "federation",
+    "Federation": "federation.federation",
+    "History": "run.history",
+    "LocalTraining": "training.local",
+    "Member": "federation.member",
     "Meter": "tasks",
     "ModelSpec": "models.registry",
     "MultiTaskModel": "models.multitask",
-    "Params": "params",
-    "Payload": "messages",
-    "Recipe": "recipe",
-    "Replies": "messages",
-    "Roster": "roster",
-    "Run": "run",
-    "Schedule": "schedule",
+    "Params": "core.params",
+    "Payload": "core.messages",
+    "Recipe": "experiment.recipe",
+    "Replies": "core.messages",
+    "Roster": "core.roster",
+    "Run": "run.run",
+    "Schedule": "run.schedule",
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",
-    "batchable": "algorithm",
-    "on_client": "algorithm",
-    "pull_towards": "objectives",
-    "shift_by": "objectives",
-    "task_losses": "objectives",
+    "batchable": "core.algorithm",
+    "on_client": "core.algorithm",
+    "pull_towards": "training.objectives",
+    "shift_by": "training.objectives",
+    "task_losses": "training.objectives",
 }
 
 __all__ = [

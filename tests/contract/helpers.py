@@ -12,21 +12,22 @@ import pytest
 from tests.helpers import tiny_federation
 from torch import Tensor, nn
 
-from consort.algorithm import Algorithm, Clients
 from consort.algorithms.registry import algorithm_places, find_algorithm
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Algorithm, Clients
+from consort.core.messages import Call, Reply
+from consort.core.row import Row
+from consort.core.wire import encode
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
-from consort.engines.wrappers import Wrapper
+from consort.engines.middleware import Wrapper
+from consort.engines.states import StateStore
 from consort.errors import ClientFailed
-from consort.federation import Federation
-from consort.history import Row
-from consort.local import LocalTraining
-from consort.messages import Call, Reply
+from consort.federation.federation import Federation
 from consort.models.inputs import number_count
-from consort.run import Run, Watcher
-from consort.schedule import Schedule
-from consort.wire import encode
+from consort.run.observer import Watcher
+from consort.run.run import Run
+from consort.run.schedule import Schedule
+from consort.training.local import LocalTraining
 
 NAMES = tuple(algorithm_places())
 every_algorithm = pytest.mark.parametrize("name", NAMES)

@@ -16,12 +16,12 @@ from typing import Any
 from tests.contract.helpers import ROUGH, Rough, assert_same_outcome, finish, make, run_of
 from tests.helpers import tiny_federation
 
-from consort.algorithm import Algorithm
-from consort.defences.secure import Secure
+from consort.core.algorithm import Algorithm
 from consort.engines.choice import EngineChoice, EngineName, Origin
-from consort.federation import Federation
+from consort.federation.federation import Federation
 from consort.models.registry import ENCODERS
-from consort.run import Run
+from consort.protection.secure.settings import Secure
+from consort.run.run import Run
 
 CLIENTS = 3
 SECURE = " with secure aggregation"

@@ -14,9 +14,9 @@ from tests.contract.helpers import (
 )
 from tests.helpers import tiny_federation
 
-from consort.run import Run
-from consort.schedule import Schedule
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.run.run import Run
+from consort.run.schedule import Schedule
 
 
 @every_algorithm

@@ -28,13 +28,13 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
 from tests.unit.cli.command import measured, server_bytes
 
-from consort.assembly import prepare_run
-from consort.deployment.hub import Hub
 from consort.deployment.server import Server
+from consort.deployment.stack import Hub
 from consort.engines.flower import Flower, Ledger
-from consort.recipe_file import load_recipe, recipe_of
-from consort.run import Watcher
-from consort.settings import merged
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import load_recipe, recipe_of
+from consort.experiment.validation import merged
+from consort.run.observer import Watcher
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
 

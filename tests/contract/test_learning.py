@@ -14,8 +14,9 @@ from tests.contract.helpers import (
 from tests.helpers import ONE_TASK, TWO_TASKS, tiny_federation
 
 from consort.data.examples import Splits
-from consort.federation import Federation, Member
-from consort.scoring import score
+from consort.federation.federation import Federation
+from consort.federation.member import Member
+from consort.training.scoring import score
 
 
 def examined_on_training_data(tasks):

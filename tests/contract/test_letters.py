@@ -12,11 +12,11 @@ from tests.institutions import NAMES, groups
 from tests.letters import PostOffice, engine_for, participants, run_with
 
 from consort.algorithms.registry import find_algorithm
-from consort.assembly import assemble
-from consort.checkpoint import StateStore
-from consort.recipe import Recipe
-from consort.recipe_file import recipe_of
-from consort.run import Run
+from consort.engines.states import StateStore
+from consort.experiment.assembly import assemble
+from consort.experiment.loading import recipe_of
+from consort.experiment.recipe import Recipe
+from consort.run.run import Run
 
 FEDERATED = [name for name in ALGORITHMS if not find_algorithm(name).pools_data]
 

@@ -15,9 +15,9 @@ from tests.contract.helpers import (
 from tests.helpers import assert_same, raw_bytes, tiny_federation
 
 from consort.algorithms.registry import find_algorithm
-from consort.checkpoint import StateStore
-from consort.params import has_role
-from consort.wire import decode, encode, tensors_in
+from consort.core.params import has_role
+from consort.core.wire import decode, encode, tensors_in
+from consort.engines.states import StateStore
 
 FLOAT = 4
 HIDDEN, HEAD = 8 * 16 + 16, 16 * 3 + 3

@@ -16,10 +16,11 @@ from tests.contract.helpers import (
 )
 from tests.helpers import tiny_federation, tiny_member
 
+from consort.core.wire import encode, tensors_in
 from consort.data.examples import Examples, Splits
-from consort.engines.wrappers import Absent
-from consort.federation import Federation, Member
-from consort.wire import encode, tensors_in
+from consort.engines.middleware import Absent
+from consort.federation.federation import Federation
+from consort.federation.member import Member
 
 
 def assert_finite(outcome):

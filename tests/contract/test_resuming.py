@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from tests.contract.helpers import NAMES, assert_same_outcome, every_algorithm, finish, run_of
 
-from consort.messages import Call, Replies
-from consort.run import Watcher
+from consort.core.messages import Call, Replies
+from consort.run.observer import Watcher
 
 
 class PowerCut(BaseException):

@@ -15,9 +15,9 @@ from tests.contract.test_resuming import PowerCut, PullsThePlug
 from tests.helpers import assert_same, tiny_federation
 
 from consort.algorithms.registry import find_algorithm
-from consort.defences.secure import Secure
+from consort.core.params import Params
 from consort.errors import UsageError
-from consort.params import Params
+from consort.protection.secure.settings import Secure
 
 pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
 pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")

@@ -6,7 +6,7 @@ import pytest
 from tests.contract.helpers import ROUGH, every_algorithm, finish, run_of
 from tests.helpers import assert_same, tiny_federation
 
-from consort.scoring import score
+from consort.training.scoring import score
 from consort.use.trained import reported_model
 
 

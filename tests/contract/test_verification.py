@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.contract.helpers import assert_same_outcome, every_algorithm, finish, run_of
-from tests.unit.metrics.test_verification import PROTOCOL, TASKS, signatures, strangers
+from tests.unit.domains.signatures.test_verification import PROTOCOL, TASKS, signatures, strangers
 
 from consort.data.examples import Splits
-from consort.federation import Federation, Member
-from consort.metrics.verification import Verification
+from consort.domains.signatures.verification import Verification
+from consort.federation.federation import Federation
+from consort.federation.member import Member
 from consort.models.registry import ModelSpec
 
 EXAM = Verification(PROTOCOL, 0, {"unseen_others": strangers(signatures("others", users=3))})

@@ -6,6 +6,8 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import pkgutil
+import re
 import runpy
 import sys
 import tomllib
@@ -27,35 +29,37 @@ from tests.helpers import (
 )
 
 import consort
-from consort.algorithm import Clients
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.registry import algorithm_places, find_algorithm
-from consort.assembly import assemble
-from consort.checkpoint import StateStore
 from consort.cli.app import app
-from consort.cli.looking import Listing
-from consort.compute import Compute
+from consort.cli.inspecting import Listing
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.registry import load_object
+from consort.core.row import Row
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
 from consort.data.registry import DATASETS
-from consort.data.signatures.scan import Scan
+from consort.domains.signatures.scan import Scan
+from consort.domains.signatures.writer_dependent import Signatures, WriterDependent
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
+from consort.engines.middleware import ErrorPolicy
 from consort.engines.scripted import Scripted
-from consort.engines.wrappers import ErrorPolicy
+from consort.engines.states import StateStore
 from consort.errors import UsageError
-from consort.history import History, Row
-from consort.local import LocalTraining
-from consort.metrics.writer_dependent import Signatures, WriterDependent
+from consort.experiment.assembly import assemble
+from consort.experiment.loading import load_recipe
+from consort.experiment.recipe import Group, Recipe, Unseen
+from consort.experiment.shipped import find_recipe
 from consort.models.registry import ENCODERS
-from consort.params import Params
-from consort.recipe import Group, Published, Recipe, Unseen
-from consort.recipe_file import load_recipe
-from consort.registry import load_object
-from consort.results import Result
-from consort.run import Run
-from consort.schedule import Schedule
-from consort.shipped import find_recipe
+from consort.results.published import Published
+from consort.results.result import Result
+from consort.run.history import History
+from consort.run.run import Run
+from consort.run.schedule import Schedule
+from consort.training.compute import Compute
+from consort.training.local import LocalTraining
 from consort.use.facts import Facts
 from consort.use.samples import leave_samples
 
@@ -123,6 +127,15 @@ def test_the_index_leads_to_every_page():
     targets = {(ROOT / "docs" / link).resolve() for link in page("index.md").links}
     front_doors = {page("index.md").path, page("README.md").path}
     assert targets >= {page.path for page in PAGES} - front_doors
+
+
+@every_page
+def test_modules_and_files_that_are_named_exist(page):
+    for name in quoted(page.prose):
+        if re.fullmatch(r"[\w/]+/\w+\.py", name):
+            assert (ROOT / name).is_file() or (ROOT / "src" / name).is_file(), name
+        elif re.fullmatch(r"consort(\.\w+)+", name):
+            assert pkgutil.resolve_name(name), name
 
 
 @every_page

@@ -307,7 +307,7 @@ def write_clumsy(folder: Path) -> Path:
 
 
 CLUMSY = """
-from consort.algorithm import on_client
+from consort.core.algorithm import on_client
 from consort.algorithms.fedavg import FedAvg
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.cli.command import consort, measured, server_bytes, write_recipe
 
 import consort as package
-from consort.history import History
-from consort.results import Result
-from consort.shipped import shipped_recipes
+from consort.experiment.shipped import shipped_recipes
+from consort.results.result import Result
+from consort.run.history import History
 
 PUBLISHED = """
 [[published]]

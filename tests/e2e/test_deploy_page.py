@@ -13,7 +13,7 @@ import pytest
 from tests.docs.pages import Block, page
 from tests.institutions import environment, free_port, until
 
-from consort.results import Result
+from consort.results.result import Result
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedconsort[flower]'")
 

@@ -13,9 +13,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.unit.report.sample import TASKS, description, load_run, model_notes
 
-from consort.claims import Verdict
 from consort.report.inspect import write_inspection
 from consort.report.page import write_report
+from consort.results.claims import Verdict
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 DESKTOP, PHONE = 1280, 390

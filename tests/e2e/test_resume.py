@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.command import client_states, consort, measured, server_bytes, write_recipe
 
-from consort.assembly import prepare_run, resume_run
 from consort.engines.choice import EngineChoice
-from consort.recipe_file import load_recipe
-from consort.shipped import find_recipe
+from consort.experiment.assembly import prepare_run, resume_run
+from consort.experiment.loading import load_recipe
+from consort.experiment.shipped import find_recipe
 
 FORK = multiprocessing.get_context("fork")
 COMMAND = [sys.executable, "-c", "from consort.cli import main; main()"]

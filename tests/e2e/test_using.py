@@ -91,7 +91,7 @@ def test_the_demo_ends_with_commands_that_work_as_printed(tmp_path: Path, monkey
     """On a smaller recipe, because the demonstration takes minutes."""
     signed_recipe(tmp_path)
     monkeypatch.setattr(
-        "consort.shipped.shipped_recipes", lambda: {"demo": tmp_path / "signed.toml"}
+        "consort.experiment.shipped.shipped_recipes", lambda: {"demo": tmp_path / "signed.toml"}
     )
     found = consort("demo", "--out", tmp_path / "out", "--workers", 1)
     assert found.code == 0, found.err

@@ -36,17 +36,17 @@ from tests.faults.fragile import Fragile
 from tests.institutions import NAMES, STUDY, Institutions, free_port, groups, until
 from tests.unit.cli.command import measured
 
-from consort import checkpoint
-from consort.assembly import assemble
+from consort.core import files
+from consort.core.messages import Call, Reply
+from consort.core.wire import encode
 from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
-from consort.engines.wrappers import Absent, Wrapper
-from consort.messages import Call, Reply
-from consort.recipe import Recipe
-from consort.recipe_file import load_recipe, recipe_of
-from consort.run import Run
-from consort.settings import merged
-from consort.wire import encode
+from consort.engines.middleware import Absent, Wrapper
+from consort.experiment.assembly import assemble
+from consort.experiment.loading import load_recipe, recipe_of
+from consort.experiment.recipe import Recipe
+from consort.experiment.validation import merged
+from consort.run.run import Run
 
 VICTIM = "b-0"
 PATIENCE = 600.0  # seconds for anything, on a machine that is busy with other things
@@ -137,7 +137,7 @@ def expected(scene: Scene, dropped: bool) -> tuple[list[str], bytes, dict[str, b
 def outcome(run: Path, states: dict[str, Path]) -> tuple[list[str], bytes, dict[str, bytes]]:
     """Everything about a run that must not depend on what was done to it."""
     state = Fragile.state_type()
-    last = checkpoint.load(max(run.glob("round-*.ckpt")), {state.__name__: state})
+    last = files.load(max(run.glob("round-*.ckpt")), {state.__name__: state})
     kept = {
         f"{name}/{path.name}": path.read_bytes()
         for name, folder in states.items()

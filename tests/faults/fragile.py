@@ -7,10 +7,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from consort.algorithm import Client, on_client
 from consort.algorithms.ditto import Ditto
-from consort.messages import Payload
-from consort.params import Params
+from consort.core.algorithm import on_client
+from consort.core.messages import Payload
+from consort.core.params import Params
+from consort.training.client import Client
 
 
 @dataclass(frozen=True)

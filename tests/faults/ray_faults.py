@@ -22,12 +22,12 @@ from pathlib import Path
 from tests.faults.fragile import Fragile
 from tests.unit.cli.command import client_states, measured
 
-from consort import checkpoint
-from consort.assembly import prepare_run
+from consort.core import files
+from consort.core.wire import encode
 from consort.engines.choice import EngineChoice, EngineName
-from consort.recipe import Recipe
-from consort.recipe_file import recipe_of
-from consort.wire import encode
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import recipe_of
+from consort.experiment.recipe import Recipe
 
 PATIENCE = 120.0
 NAME = "fragile"
@@ -58,7 +58,7 @@ def mark(folder: Path) -> Path:
 def outcome(run: Path) -> tuple[list[str], bytes, dict[str, bytes]]:
     """Everything about a run that must not depend on what was done to it."""
     state = Fragile.state_type()
-    last = checkpoint.load(max(run.glob("round-*.ckpt")), {state.__name__: state})
+    last = files.load(max(run.glob("round-*.ckpt")), {state.__name__: state})
     return measured(run), encode(last["server"]), client_states(run)
 
 

@@ -12,12 +12,13 @@ from tests.helpers import tiny_member
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from consort.algorithm import Algorithm
+from consort.core.algorithm import Algorithm
 from consort.data.examples import Examples, Splits
-from consort.federation import Federation, Member
+from consort.federation.federation import Federation
+from consort.federation.member import Member
 from consort.models.registry import ModelSpec
-from consort.run import Run
-from consort.schedule import Schedule
+from consort.run.run import Run
+from consort.run.schedule import Schedule
 
 Weights = dict[str, Tensor]
 

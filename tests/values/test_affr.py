@@ -29,22 +29,22 @@ from tests.values.by_hand import (
 from torch.nn import functional as F
 
 from consort.aggregation.gap_weights import gap_weights, printed_gap_weights, uncentred_gap_weights
-from consort.algorithm import Clients
 from consort.algorithms.affr import AFFR, Server
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.feddg_ga import FedDGGA
-from consort.checkpoint import StateStore
+from consort.attacks.imprint import Imprint, imprinted
+from consort.core.algorithm import Clients
+from consort.core.messages import Call
+from consort.core.params import Params
+from consort.core.wire import encode
+from consort.domains.fingerprints.task import Verification
 from consort.engines.host import ClientHost
 from consort.engines.scripted import Scripted
+from consort.engines.states import StateStore
 from consort.errors import ClientFailed
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.messages import Call
+from consort.federation.federation import Federation
 from consort.models.registry import ENCODERS
-from consort.params import Params
-from consort.privacy.attacks.imprint import Imprint, imprinted
-from consort.tasks.verification import Verification
-from consort.wire import encode
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, epochs=2)
 

@@ -10,7 +10,7 @@ from tests.values.test_affr import LOCAL, negative_loss
 
 from consort.algorithms.affr_plus import AFFRPlus
 from consort.algorithms.fedavg import FedAvg
-from consort.wire import encode
+from consort.core.wire import encode
 
 
 def by_hand(federation, rounds, memory, zone):

@@ -21,11 +21,11 @@ from tests.values.by_hand import (
 
 from consort.algorithms.apfl import APFL, Mixture
 from consort.algorithms.fedavg import FedAvg
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.optimizers import make_optimizer
-from consort.params import Params
-from consort.wire import encode
+from consort.core.params import Params
+from consort.core.wire import encode
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
+from consort.training.optimizers import make_optimizer
 
 LR, STEPS = 0.2, 3
 KEPT = "batchnorm statistics"

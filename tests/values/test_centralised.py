@@ -12,7 +12,7 @@ from tests.values.by_hand import (
 
 from consort.algorithms.centralised import Centralised
 from consort.data.examples import Examples
-from consort.local import LocalTraining
+from consort.training.local import LocalTraining
 
 
 def test_one_model_descends_on_the_union_of_all_data(tmp_path):

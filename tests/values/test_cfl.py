@@ -16,15 +16,15 @@ from tests.values.by_hand import (
     three_clients,
 )
 
-from consort.algorithm import Clients
 from consort.algorithms.cfl import CFL, Server, bipartition
 from consort.algorithms.fedavg import FedAvg
+from consort.core.algorithm import Clients
+from consort.core.messages import Replies
+from consort.core.params import Params
 from consort.engines.scripted import Scripted
 from consort.errors import ClientFailed
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.messages import Replies
-from consort.params import Params
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 EAST, WEST, NORTH = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0)

@@ -19,9 +19,9 @@ from tests.values.by_hand import (
 from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.local_only import LocalOnly
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

@@ -9,8 +9,8 @@ from tests.values.by_hand import play
 from consort.algorithms.ditto_parts import DittoParts
 from consort.algorithms.fedavg_parts import FedAvgParts
 from consort.algorithms.local_only import LocalOnly
-from consort.local import LocalTraining
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, batch=1000)
 

@@ -28,9 +28,9 @@ from tests.values.by_hand import (
 from consort.algorithms import fedala
 from consort.algorithms.fedala import FedALA
 from consort.algorithms.fedavg import FedAvg
-from consort.local import LocalTraining
-from consort.participation import cohort
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.federation.participation import cohort
+from consort.training.local import LocalTraining
 
 LR, STEPS = 0.2, 2
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

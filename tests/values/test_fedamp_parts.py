@@ -6,15 +6,15 @@ import torch
 from tests.helpers import two_task_federation
 from tests.values.by_hand import play
 
-from consort.algorithm import Clients
 from consort.algorithms.fedamp import attention, squared_distances
 from consort.algorithms.fedamp_parts import FedAMPParts
 from consort.algorithms.fedavg_parts import Server
 from consort.algorithms.local_only import LocalOnly
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.wire import encode
 from consort.engines.scripted import Scripted
-from consort.local import LocalTraining
-from consort.params import Params
-from consort.wire import encode
+from consort.training.local import LocalTraining
 
 MODELS = {
     "a": Params({"encoder.w": torch.tensor([2.0]), "decoders.seg.w": torch.tensor([3.0])}),

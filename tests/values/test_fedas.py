@@ -26,14 +26,15 @@ from tests.values.by_hand import (
 from torch.nn import functional as F
 
 from consort.algorithms.fedas import FedAS
-from consort.checkpoint import StateStore
 from consort.data.examples import Examples, Splits
+from consort.engines.states import StateStore
 from consort.errors import ClientFailed
-from consort.federation import Federation, Member
-from consort.local import LocalTraining
-from consort.participation import cohort
-from consort.run import Run
-from consort.schedule import Schedule
+from consort.federation.federation import Federation
+from consort.federation.member import Member
+from consort.federation.participation import cohort
+from consort.run.run import Run
+from consort.run.schedule import Schedule
+from consort.training.local import LocalTraining
 
 LR, STEPS, ALIGNMENT = 0.2, 2, 0.5
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

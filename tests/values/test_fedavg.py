@@ -16,8 +16,8 @@ from tests.values.by_hand import (
 )
 
 from consort.algorithms.fedavg import FedAvg
-from consort.federation import Federation
-from consort.local import LocalTraining
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 FIT = "heads.fit.weight"
 

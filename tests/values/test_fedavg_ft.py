@@ -5,8 +5,8 @@ from tests.values.by_hand import assert_scores, descend, play, scores, three_cli
 
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedavg_ft import FedAvgFT
-from consort.local import LocalTraining
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 

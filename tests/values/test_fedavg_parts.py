@@ -7,14 +7,14 @@ import torch
 from tests.helpers import tiny_member, two_task_federation
 from tests.values.by_hand import play
 
-from consort.algorithm import Clients
 from consort.algorithms.fedavg_parts import FedAvgParts, Server
 from consort.algorithms.local_only import LocalOnly
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.wire import encode
 from consort.engines.scripted import Scripted
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.params import Params
-from consort.wire import encode
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 MODELS = {

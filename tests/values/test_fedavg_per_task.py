@@ -8,9 +8,9 @@ from tests.values.by_hand import play
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.local_only import LocalOnly
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 TASKS = [{"tasks": {"colour": 3}}, {"tasks": {"shape": 4}}]

@@ -17,7 +17,7 @@ from tests.values.by_hand import (
 
 from consort.algorithms.fedbabu import FedBABU
 from consort.algorithms.fedper import FedPer
-from consort.local import LocalTraining
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

@@ -23,11 +23,11 @@ from torch.nn import functional as F
 
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.feddbe import Biased, FedDBE
-from consort.checkpoint import StateStore
-from consort.client import Client
-from consort.local import LocalTraining
-from consort.participation import cohort
-from consort.wire import tensors_in
+from consort.core.wire import tensors_in
+from consort.engines.states import StateStore
+from consort.federation.participation import cohort
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

@@ -26,23 +26,24 @@ from tests.values.by_hand import (
 )
 
 from consort.aggregation.stch_set import set_weights
-from consort.algorithm import Clients, on_client
 from consort.algorithms import fedavg
 from consort.algorithms.fedfew import FedFew, Server, moved
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Clients, on_client
+from consort.core.messages import Call
+from consort.core.params import Params
+from consort.core.wire import encode
 from consort.data.examples import Examples, Splits
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
+from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
-from consort.federation import Federation, Member
-from consort.local import LocalTraining
-from consort.messages import Call
+from consort.federation.federation import Federation
+from consort.federation.member import Member
+from consort.federation.participation import cohort, happens
 from consort.models.registry import ModelSpec
-from consort.params import Params
-from consort.participation import cohort, happens
-from consort.run import Run
-from consort.schedule import Schedule
-from consort.wire import encode
+from consort.run.run import Run
+from consort.run.schedule import Schedule
+from consort.training.local import LocalTraining
 
 LR, EPOCHS = 0.2, 3
 LOCAL = LocalTraining(epochs=EPOCHS, lr=LR)

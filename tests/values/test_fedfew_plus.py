@@ -24,7 +24,7 @@ from consort.aggregation.stch_set import set_weights
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedfew_plus import OWN, FedFewPlus
 from consort.errors import UsageError
-from consort.local import LocalTraining
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 PLAIN = {"prior": False, "own_head": False, "regret": False}

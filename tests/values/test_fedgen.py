@@ -24,15 +24,16 @@ from torch.nn import functional as F
 
 from consort.algorithms.fedgen import FedGen
 from consort.algorithms.lg_fedavg import LGFedAvg
+from consort.core.params import Params
+from consort.core.randomness import derive, generator_for
 from consort.data.examples import Examples, Splits
+from consort.domains.signatures.tasks import Detection
 from consort.errors import Failure, UsageError
-from consort.federation import Federation, Member
-from consort.local import LocalTraining
+from consort.federation.federation import Federation
+from consort.federation.member import Member
 from consort.models.registry import ModelSpec
-from consort.params import Params
-from consort.randomness import derive, generator_for
 from consort.tasks import Classification
-from consort.tasks.signature import Detection
+from consort.training.local import LocalTraining
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

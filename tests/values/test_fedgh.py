@@ -25,19 +25,20 @@ from tests.values.test_fedproto import SMALL, without_examples
 from torch import nn
 from torch.nn import functional as F
 
-from consort.algorithm import Clients
 from consort.algorithms.fedgh import FedGH
 from consort.algorithms.lg_fedavg import MODEL
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.wire import tensors_in
+from consort.domains.signatures.tasks import Detection, Identification
 from consort.engines.scripted import Scripted
 from consort.errors import Failure, UsageError
-from consort.federation import Federation, Member
-from consort.linear_heads import class_loss, head_output
-from consort.local import LocalTraining
-from consort.params import Params
-from consort.participation import cohort
+from consort.federation.federation import Federation
+from consort.federation.member import Member
+from consort.federation.participation import cohort
 from consort.tasks import Classification
-from consort.tasks.signature import Detection, Identification
-from consort.wire import tensors_in
+from consort.training.linear_heads import class_loss, head_output
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 EPOCHS, RATE = 30, 0.3

@@ -12,20 +12,20 @@ from tests.values.by_hand import play
 from torch import nn
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
-from consort.algorithm import Clients
 from consort.algorithms.fedavg_parts import travelling
 from consort.algorithms.fedhca2 import FedHCA2, Server
 from consort.algorithms.local_only import LocalOnly
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.wire import encode, tensors_in
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.scripted import Scripted
-from consort.federation import Federation
-from consort.local import LocalTraining
+from consort.engines.states import StateStore
+from consort.federation.federation import Federation
 from consort.models.inputs import number_count
 from consort.models.registry import ENCODERS
-from consort.params import Params
-from consort.wire import encode, tensors_in
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.3, batch=16)
 DECODED = {"name": "decoded"}

@@ -21,15 +21,15 @@ from tests.values.test_fedhca2 import (
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import attention
-from consort.algorithm import Clients
 from consort.algorithms.fedavg_parts import travelling
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Clients
+from consort.core.params import Params, mean
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
-from consort.params import Params, mean
+from consort.engines.states import StateStore
 
 OFF = {
     "as_one": False,

@@ -29,12 +29,12 @@ from torch.nn import functional as F
 
 from consort.aggregation.low_rank import FACTORS
 from consort.algorithms.fedkd import BRIDGE, FedKD
-from consort.client import Client
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.participation import cohort
-from consort.randomness import derive
-from consort.wire import tensors_in
+from consort.core.randomness import derive
+from consort.core.wire import tensors_in
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 LR, STEPS, ROUNDS = 0.2, 3, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

@@ -21,9 +21,9 @@ from tests.values.by_hand import (
 )
 
 from consort.algorithms.fedmgda import FedMGDA
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.participation import cohort
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.training.local import LocalTraining
 
 STEPS, LR = 2, 0.2
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

@@ -10,16 +10,17 @@ from tests.values.by_hand import play
 
 from consort.aggregation.pareto import all_choices, published_choices, sum_if_improved
 from consort.algorithms.fedmh import MODEL, FedMH
-from consort.client import Client
+from consort.core.params import Params
 from consort.data.examples import Examples, Splits
+from consort.domains.signatures.tasks import Detection, Identification, identity
 from consort.errors import UsageError
-from consort.federation import Federation, Member
-from consort.local import LocalTraining
+from consort.federation.federation import Federation
+from consort.federation.member import Member
 from consort.models.registry import ModelSpec
-from consort.objectives import task_losses
-from consort.params import Params
-from consort.task_steps import TaskSteps
-from consort.tasks.signature import Detection, Identification, identity
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import task_losses
+from consort.training.task_weighting import TaskSteps
 
 LOCAL = LocalTraining(epochs=1, lr=0.1, batch=8)
 USERS = 4

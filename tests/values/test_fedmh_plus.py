@@ -14,13 +14,13 @@ from tests.values.test_fedmh import USERS, bank, banks, client_of, signatures, t
 from consort.aggregation.eight_bits import restore, shorten
 from consort.algorithms.fedmh_plus import MODEL, UNSENT, FedMHPlus
 from consort.algorithms.lg_fedavg import LGFedAvg
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.objectives import task_losses
-from consort.params import Params
-from consort.task_steps import TaskSteps
-from consort.tasks.signature import Identification, identity, imitation_loss
-from consort.wire import tensors_in
+from consort.core.params import Params
+from consort.core.wire import tensors_in
+from consort.domains.signatures.tasks import Identification, identity, imitation_loss
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
+from consort.training.objectives import task_losses
+from consort.training.task_weighting import TaskSteps
 
 LOCAL = LocalTraining(epochs=2, lr=0.1, batch=8)
 PLAIN = FedMHPlus(LOCAL, imitation=0, eight_bits=False)

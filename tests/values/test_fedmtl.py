@@ -21,11 +21,11 @@ from tests.values.by_hand import (
 
 from consort.algorithms.fedmtl import FedMTL
 from consort.algorithms.local_only import LocalOnly
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.params import Params
-from consort.participation import cohort
-from consort.wire import encode
+from consort.core.params import Params
+from consort.core.wire import encode
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 FIT = "heads.fit.weight"

@@ -16,7 +16,7 @@ from tests.values.by_hand import (
 )
 
 from consort.algorithms.fedper import FedPer
-from consort.local import LocalTraining
+from consort.training.local import LocalTraining
 
 
 def test_encoders_are_averaged_by_examples_and_heads_stay(tmp_path):

@@ -21,16 +21,17 @@ from tests.values.by_hand import (
 from tests.values.test_fedmh import bank, banks, client_of
 from torch.nn import functional as F
 
-from consort.algorithm import Clients
 from consort.algorithms.fedproto import MODEL, FedProto, as_examples, class_means, pull
 from consort.algorithms.local_only import LocalOnly
+from consort.core.algorithm import Clients
+from consort.core.wire import tensors_in
 from consort.data.examples import Examples, Splits
 from consort.engines.scripted import Scripted
 from consort.errors import ClientFailed
-from consort.federation import Federation, Member
-from consort.local import LocalTraining
-from consort.participation import cohort
-from consort.wire import tensors_in
+from consort.federation.federation import Federation
+from consort.federation.member import Member
+from consort.federation.participation import cohort
+from consort.training.local import LocalTraining
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

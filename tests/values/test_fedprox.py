@@ -17,9 +17,9 @@ from tests.values.by_hand import (
 
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedprox import FedProx
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.wire import encode
+from consort.core.wire import encode
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 
 def test_the_first_step_from_the_anchor_is_that_of_fedavg(tmp_path):

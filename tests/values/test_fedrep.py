@@ -16,7 +16,7 @@ from tests.values.by_hand import (
 )
 
 from consort.algorithms.fedrep import FedRep
-from consort.local import LocalTraining
+from consort.training.local import LocalTraining
 
 
 @pytest.mark.parametrize(("head_epochs", "epochs"), [(1, 1), (3, 2)])

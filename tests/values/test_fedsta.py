@@ -9,9 +9,9 @@ from tests.values.by_hand import play
 
 from consort.algorithms.fedper import FedPer
 from consort.algorithms.fedsta import FedSTA, task_means
-from consort.local import LocalTraining
-from consort.params import Params, mean
-from consort.wire import encode
+from consort.core.params import Params, mean
+from consort.core.wire import encode
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 

@@ -12,7 +12,6 @@ from tests.values.test_fedproto import SMALL, descend, unlike_classes, without_e
 from torch import nn
 from torch.nn import functional as F
 
-from consort.algorithm import Clients
 from consort.algorithms.fedtgp import (
     MODEL,
     FedTGP,
@@ -23,11 +22,12 @@ from consort.algorithms.fedtgp import (
     with_rows,
 )
 from consort.algorithms.local_only import LocalOnly
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.wire import tensors_in
 from consort.engines.scripted import Scripted
 from consort.errors import Failure
-from consort.local import LocalTraining
-from consort.params import Params
-from consort.wire import tensors_in
+from consort.training.local import LocalTraining
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

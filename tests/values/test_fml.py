@@ -23,12 +23,12 @@ from torch.nn import functional as F
 
 from consort.algorithms.fml import FML
 from consort.algorithms.local_only import LocalOnly
-from consort.client import Client
+from consort.core.wire import tensors_in
 from consort.errors import UsageError
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.participation import cohort
-from consort.wire import tensors_in
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 LR, STEPS = 0.2, 3
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

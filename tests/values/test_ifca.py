@@ -18,22 +18,22 @@ from tests.values.by_hand import (
     three_clients,
 )
 
-from consort.algorithm import Clients
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.ifca import IFCA, Server
-from consort.checkpoint import StateStore
-from consort.client import Client
+from consort.core.algorithm import Clients
+from consort.core.params import Params
+from consort.core.wire import encode
 from consort.data.examples import Splits
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.scripted import Scripted
+from consort.engines.states import StateStore
 from consort.errors import UsageError
-from consort.federation import Federation
-from consort.local import LocalTraining
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
 from consort.models.registry import ENCODERS
-from consort.params import Params
-from consort.participation import cohort
-from consort.wire import encode
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=3, lr=0.2)
 

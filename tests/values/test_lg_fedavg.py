@@ -20,11 +20,11 @@ from tests.values.test_fedmh import bank, banks
 
 from consort.algorithms.lg_fedavg import MODEL, LGFedAvg
 from consort.algorithms.local_only import LocalOnly
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.params import mean
-from consort.participation import cohort
-from consort.wire import tensors_in
+from consort.core.params import mean
+from consort.core.wire import tensors_in
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

@@ -6,7 +6,7 @@ from tests.values.by_hand import assert_scores, descend, initial, play, three_cl
 
 from consort.algorithms.local_everywhere import LocalEverywhere
 from consort.algorithms.local_only import LocalOnly
-from consort.local import LocalTraining
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, epochs=2)
 

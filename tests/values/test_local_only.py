@@ -15,8 +15,8 @@ from tests.values.by_hand import (
 )
 
 from consort.algorithms.local_only import LocalOnly
-from consort.local import LocalTraining
-from consort.params import has_role
+from consort.core.params import has_role
+from consort.training.local import LocalTraining
 
 
 def test_every_client_descends_on_its_own_data_from_where_it_stopped(tmp_path):

@@ -6,10 +6,10 @@ import pytest
 import torch
 from tests.helpers import two_task_federation
 
-from consort.algorithm import Clients
 from consort.algorithms.matfl import MaTFL, Server, cosines
+from consort.core.algorithm import Clients
+from consort.core.params import Params, mean
 from consort.engines.scripted import Scripted
-from consort.params import Params, mean
 
 POINTS = {"a": [1.0, 0.1], "b": [1.0, -0.1], "c": [-2.0, 0.0]}
 ENCODERS = {name: Params({"encoder.w": torch.tensor(point)}) for name, point in POINTS.items()}

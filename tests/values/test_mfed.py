@@ -13,18 +13,18 @@ from tests.contract.helpers import overhear
 from tests.helpers import tiny_member, unlike_federation
 from tests.values.by_hand import play
 
-from consort.algorithm import Clients
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.local_only import LocalOnly
 from consort.algorithms.mfed import MFed, unit_pull_towards
+from consort.core.algorithm import Clients
+from consort.core.params import Params, mean
+from consort.core.wire import encode
 from consort.engines.scripted import Scripted
 from consort.errors import UsageError
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.objectives import pull_towards
-from consort.optimizers import make_optimizer
-from consort.params import Params, mean
-from consort.wire import encode
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
+from consort.training.objectives import pull_towards
+from consort.training.optimizers import make_optimizer
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 OFF = {"first_strength": 0.0, "last_strength": 0.0}

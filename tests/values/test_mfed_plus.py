@@ -8,13 +8,13 @@ from tests.contract.helpers import overhear
 from tests.helpers import unlike_federation
 from tests.values.by_hand import play
 
-from consort.algorithm import Clients
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.mfed_plus import MFedPlus, Server, encoder, pulled
+from consort.core.algorithm import Clients
+from consort.core.params import Params, mean
+from consort.core.wire import encode
 from consort.engines.scripted import Scripted
-from consort.local import LocalTraining
-from consort.params import Params, mean
-from consort.wire import encode
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, batch=16)
 TASKS = [{"tasks": {"colour": 3}}, {"tasks": {"shape": 4}}]

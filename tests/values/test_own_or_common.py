@@ -17,13 +17,13 @@ from tests.values.test_fedhca2 import (
     flat,
 )
 
-from consort.algorithm import Clients
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.local_only import LocalOnly
 from consort.algorithms.own_or_common import COMMON, OWN, OwnOrCommon
+from consort.core.algorithm import Clients
+from consort.core.params import Params, mean
+from consort.core.wire import encode, tensors_in
 from consort.engines.scripted import Scripted
-from consort.params import Params, mean
-from consort.wire import encode, tensors_in
 
 PAIRS = MEMBERS | {"c3": {"tasks": {"colour": 3}}, "c4": {"tasks": {"colour": 3, "shape": 4}}}
 KINDS = {"c0": ("c0", "c3"), "c1": ("c1",), "c2": ("c2", "c4")}

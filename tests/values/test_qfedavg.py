@@ -22,16 +22,17 @@ from tests.values.by_hand import (
 
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.qfedavg import QFedAvg
-from consort.client import Client
 from consort.data.examples import Splits
 from consort.errors import ClientFailed, UsageError
-from consort.federation import Federation, Member
-from consort.local import LocalTraining
+from consort.federation.federation import Federation
+from consort.federation.member import Member
+from consort.federation.participation import cohort
 from consort.models.registry import ModelSpec
-from consort.participation import cohort
-from consort.run import Run
-from consort.schedule import Schedule
-from consort.scoring import score
+from consort.run.run import Run
+from consort.run.schedule import Schedule
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.scoring import score
 
 STEPS, LR = 2, 0.2
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

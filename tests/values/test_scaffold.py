@@ -17,9 +17,9 @@ from tests.values.by_hand import (
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.scaffold import Scaffold
 from consort.errors import UsageError
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.participation import cohort
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.training.local import LocalTraining
 
 STEPS, LR = 3, 0.2
 LOCAL = LocalTraining(epochs=STEPS, lr=LR)

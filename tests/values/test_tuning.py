@@ -8,16 +8,17 @@ import pytest
 from tests.unit.cli.command import consort, write_recipe
 from tests.values.by_hand import assert_scores, descend, play, scores, three_clients
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg, Server
 from consort.algorithms.fedavg_ft import FedAvgFT
 from consort.algorithms.fedbabu import FedBABU
 from consort.algorithms.local_only import LocalOnly
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.roster import Roster
-from consort.wire import encode
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.messages import Payload, Replies
+from consort.core.roster import Roster
+from consort.core.wire import encode
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(epochs=2, lr=0.2)
 

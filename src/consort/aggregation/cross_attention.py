@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from consort.params import Params
+from consort.core.params import Params
 
 Place = tuple[str, tuple[int, ...]]
 """A tensor inside a decoder, whatever the task: its name there and its shape."""

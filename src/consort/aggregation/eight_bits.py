@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from consort.params import Params
+from consort.core.params import Params
 
 Short = dict[str, dict[str, Tensor]]
 """By name: whole numbers from -127 to 127, and the unit that they count."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from consort.params import Params
+from consort.core.params import Params
 
 FACTORS = "/factors"
 """How the name of a parameter ends whose place its factors take."""

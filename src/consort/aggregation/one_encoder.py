@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from consort.aggregation.min_norm import gram
-from consort.params import Params
+from consort.core.params import Params
 
 
 def one_step(start: Params, updates: Sequence[Params]) -> Params:

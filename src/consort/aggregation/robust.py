@@ -14,8 +14,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from consort.core.params import Params, mean
 from consort.errors import NoReplies
-from consort.params import Params, mean
 
 
 def trimmed_mean(items: Sequence[Params], cut: int) -> Params:

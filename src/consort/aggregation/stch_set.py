@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from consort.params import Params
+from consort.core.params import Params
 
 
 class SetWeights(NamedTuple):

@@ -22,14 +22,15 @@ from consort.aggregation.gap_weights import (
     printed_gap_weights,
     uncentred_gap_weights,
 )
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative, Probability
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.errors import Failure
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import Params
-from consort.roster import Roster
-from consort.scoring import measure, recompute_statistics
-from consort.types import NotNegative, Probability
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.scoring import measure, recompute_statistics
 
 Rule = Literal["settled", "printed", "feddg_ga", "exponential"]
 Gap = Literal["accuracy", "loss", "relative_loss"]

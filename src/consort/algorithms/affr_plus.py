@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from consort.algorithms.affr import AFFR, Gap, Rule
-from consort.types import Probability
+from consort.core.bounds import Probability
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,16 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg import FedAvg
+from consort.core.algorithm import on_client
+from consort.core.bounds import Probability
+from consort.core.messages import Payload
+from consort.core.params import Params, slots
 from consort.data.examples import Examples
-from consort.local import LocalTraining
-from consort.messages import Payload
-from consort.objectives import gradients_of_sum, task_losses
-from consort.optimizers import Optimizer, clip_by_norm, make_optimizer
-from consort.params import Params, slots
-from consort.types import Probability
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import gradients_of_sum, task_losses
+from consort.training.optimizers import Optimizer, clip_by_norm, make_optimizer
 
 
 @dataclass

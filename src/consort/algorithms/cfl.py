@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.local import LocalTraining
-from consort.messages import Each, Payload, Replies
-from consort.params import Params
-from consort.roster import Roster
-from consort.types import NotNegative
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Each, Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from consort.algorithm import Client, on_client
 from consort.algorithms.ditto import PERSONAL
 from consort.algorithms.fedavg_parts import FedAvgParts, install
-from consort.messages import Payload
-from consort.objectives import pull_towards
-from consort.params import Params
-from consort.types import Count, NotNegative
+from consort.core.algorithm import on_client
+from consort.core.bounds import Count, NotNegative
+from consort.core.messages import Payload
+from consort.core.params import Params
+from consort.training.client import Client
+from consort.training.objectives import pull_towards
 
 
 @dataclass(frozen=True)

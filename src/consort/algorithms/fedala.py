@@ -15,12 +15,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg import FedAvg
-from consort.local import LocalTraining
-from consort.messages import Payload
-from consort.params import BUFFERS, Params
-from consort.types import Count, Positive, Share
+from consort.core.algorithm import on_client
+from consort.core.bounds import Count, Positive, Share
+from consort.core.messages import Payload
+from consort.core.params import BUFFERS, Params
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 WINDOW, CALM, MOST_PASSES = 10, 0.1, 100
 """The first mixing ends when so many losses deviate by less than this, or after so many passes."""

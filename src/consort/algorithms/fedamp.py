@@ -14,13 +14,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.local import LocalTraining
-from consort.messages import Each, Payload, Replies
-from consort.objectives import pull_towards
-from consort.params import Params, mean
-from consort.roster import Roster
-from consort.types import NotNegative, Positive
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative, Positive
+from consort.core.messages import Each, Payload, Replies
+from consort.core.params import Params, mean
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import pull_towards
 
 
 def squared_distances(models: Sequence[Params]) -> Tensor:

@@ -13,21 +13,16 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedamp import attention, squared_distances
-from consort.algorithms.fedavg_parts import (
-    ENCODER,
-    FedAvgParts,
-    Server,
-    models_for,
-    travelling,
-)
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import pull_towards
-from consort.params import Params, has_role, mean
-from consort.roster import Roster
-from consort.types import NotNegative, Positive
+from consort.algorithms.fedavg_parts import ENCODER, FedAvgParts, Server, models_for, travelling
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative, Positive
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params, has_role, mean
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import pull_towards
 
 Owner = tuple[str, str]
 """A client, and what the names of an encoder or decoder of its begin with."""

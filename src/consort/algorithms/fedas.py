@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedper import FedPer, Server
+from consort.core.algorithm import Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload
+from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.errors import Failure
-from consort.local import LocalTraining
-from consort.messages import Payload
-from consort.objectives import Objective, gradients_of_sum, task_losses
-from consort.params import Params
-from consort.scoring import BATCH, recompute_statistics
-from consort.types import NotNegative
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import Objective, gradients_of_sum, task_losses
+from consort.training.scoring import BATCH, recompute_statistics
 
 FAINTEST = 1e-12
 """Added to every weight, so that clients that have nothing left to learn still have a mean."""

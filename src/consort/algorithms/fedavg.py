@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.algorithm import Algorithm, Client, Clients, batchable, on_client
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import Params
-from consort.roster import Roster
+from consort.core.algorithm import Algorithm, Clients, batchable, on_client
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.algorithm import Client, on_client
 from consort.algorithms.fedavg import FedAvg
-from consort.messages import Payload
-from consort.params import Params
-from consort.types import Count
+from consort.core.algorithm import on_client
+from consort.core.bounds import Count
+from consort.core.messages import Payload
+from consort.core.params import Params
+from consort.training.client import Client
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from consort.aggregation.cross_attention import Place
-from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.local import LocalTraining
-from consort.messages import Each, Payload, Replies
-from consort.objectives import pull_towards
-from consort.params import BUFFERS, Params, has_role
-from consort.roster import Roster
-from consort.types import NotNegative
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Each, Payload, Replies
+from consort.core.params import BUFFERS, Params, has_role
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import pull_towards
 
 ENCODER, DECODERS = "encoder", "decoders"
 

@@ -12,15 +12,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative, Share
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params, mean
+from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
 from consort.models.multitask import MultiTaskModel
-from consort.objectives import Objective
-from consort.params import Params, mean
-from consort.roster import Roster
-from consort.types import NotNegative, Share
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import Objective
 
 
 class Biased(nn.Module):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from consort.algorithms.affr import AFFR, Gap, Rule
-from consort.types import NotNegative, Probability
+from consort.core.bounds import NotNegative, Probability
 
 
 @dataclass(frozen=True)

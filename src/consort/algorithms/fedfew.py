@@ -15,16 +15,17 @@ import torch
 from torch import Tensor
 
 from consort.aggregation.stch_set import RunningStep, SetWeights, set_weights, smooth_objective
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count, Positive
+from consort.core.messages import Payload, Replies
+from consort.core.params import BUFFERS, Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
 from consort.errors import NoReplies, UsageError
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import gradients_of_sum, task_losses
-from consort.params import BUFFERS, Params
-from consort.roster import Roster
-from consort.training_mode import moving, use_running_statistics_for_one
-from consort.types import Count, Positive
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.mode import moving, use_running_statistics_for_one
+from consort.training.objectives import gradients_of_sum, task_losses
 
 _NOISE = 0.01
 _FAINTEST = 1e-30  # of the weights that a step can be divided by in single precision

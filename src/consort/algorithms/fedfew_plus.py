@@ -15,17 +15,18 @@ import torch
 from torch import Tensor, nn
 
 from consort.aggregation.stch_set import set_weights, smooth_objective
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedfew import check_count, note_weights
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count, Positive, Share
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
 from consort.errors import NoReplies, UsageError
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import Objective, features_of, losses_of_features, task_losses
-from consort.params import Params
-from consort.roster import Roster
 from consort.tasks.classification import Classification
-from consort.types import Count, Positive, Share
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import Objective, features_of, losses_of_features, task_losses
 
 OWN = "own head"
 AFTER_ENCODER = ("heads", "decoders")

@@ -13,17 +13,18 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count, NotNegative, Positive
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
 from consort.errors import Failure
-from consort.linear_heads import class_loss, head_output, linear_heads
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import Objective, task_losses
-from consort.optimizers import make_optimizer
-from consort.params import Params
-from consort.roster import Roster
-from consort.types import Count, NotNegative, Positive
+from consort.training.client import Client
+from consort.training.linear_heads import class_loss, head_output, linear_heads
+from consort.training.local import LocalTraining
+from consort.training.objectives import Objective, task_losses
+from consort.training.optimizers import make_optimizer
 
 MODEL = "model"
 Tensors = dict[str, Tensor]

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedproto import as_examples, prototypes_of
 from consort.algorithms.lg_fedavg import LGFedAvg, Server
+from consort.core.algorithm import Clients, on_client
+from consort.core.bounds import Count, NotNegative
+from consort.core.messages import Payload
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
 from consort.errors import Failure, NoReplies
-from consort.linear_heads import class_loss, head_output, linear_heads
-from consort.local import LocalTraining
-from consort.messages import Payload
-from consort.objectives import features_of
-from consort.optimizers import make_optimizer
-from consort.params import Params
-from consort.roster import Roster
-from consort.types import Count, NotNegative
+from consort.training.client import Client
+from consort.training.linear_heads import class_loss, head_output, linear_heads
+from consort.training.local import LocalTraining
+from consort.training.objectives import features_of
+from consort.training.optimizers import make_optimizer
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from torch import Tensor
 from consort.aggregation.conflict_averse import Rescale, conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
 from consort.aggregation.min_norm import grams
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_parts import DECODERS, ENCODER, travelling
-from consort.local import LocalTraining
-from consort.messages import Each, Payload, Replies
-from consort.params import Params, has_role, mean, weighted_sum
-from consort.roster import Roster
-from consort.types import NotNegative, Probability
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative, Probability
+from consort.core.messages import Each, Payload, Replies
+from consort.core.params import Params, has_role, mean, weighted_sum
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 MODEL, START, TAKEN = "model", "start", "taken"
 Weights = dict[str, float]

@@ -21,15 +21,16 @@ from torch import Tensor
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import Regard, attend
-from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedavg_parts import ENCODER, travelling
 from consort.algorithms.fedhca2 import START, FedHCA2, Server, Weights, owed_to, whole
+from consort.core.algorithm import Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload, Replies
+from consort.core.params import BUFFERS, Params, has_role
+from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import BUFFERS, Params, has_role
-from consort.roster import Roster
-from consort.types import NotNegative
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 REACHED = "loss reached"
 

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from consort.aggregation.low_rank import compress, expand
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Positive, Share
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params, mean, slots
+from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.distillation import clip_apart, divergence
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
 from consort.models.multitask import MultiTaskModel
-from consort.objectives import Objective
-from consort.params import Params, mean, slots
-from consort.roster import Roster
-from consort.types import Positive, Share
+from consort.training.client import Client
+from consort.training.distillation import clip_apart, divergence
+from consort.training.local import LocalTraining
+from consort.training.objectives import Objective
 
 MODEL, COMPANION, BRIDGE = "model", "companion", "bridge"
 _GUARD = 1e-8

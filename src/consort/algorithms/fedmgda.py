@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 
 from consort.aggregation.min_norm import gram, min_norm_weights
-from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedavg import FedAvg, Server
-from consort.messages import Payload
-from consort.params import BUFFERS, Params, mean
-from consort.types import Positive, Probability
+from consort.core.algorithm import Clients, on_client
+from consort.core.bounds import Positive, Probability
+from consort.core.messages import Payload
+from consort.core.params import BUFFERS, Params, mean
+from consort.training.client import Client
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,16 @@ from typing import ClassVar, Literal
 import torch
 
 from consort.aggregation.pareto import Choice, all_choices, published_choices, sum_if_improved
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.errors import NoReplies
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import features_of, losses_of_features
-from consort.params import Params
-from consort.roster import Roster
-from consort.task_steps import TaskSteps, Weighting
-from consort.types import NotNegative
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import features_of, losses_of_features
+from consort.training.task_weighting import TaskSteps, Weighting
 
 MODEL = "model"
 Losses = Callable[[Choice], Iterable[float]]

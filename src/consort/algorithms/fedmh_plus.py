@@ -13,17 +13,18 @@ from typing import ClassVar
 from torch import Tensor
 
 from consort.aggregation.eight_bits import Short, restore, shorten
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedmh import note_by_task
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params, mean
+from consort.core.roster import Roster
+from consort.domains.signatures.tasks import Identification, imitation_loss
 from consort.errors import NoReplies
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import Params, mean
-from consort.roster import Roster
-from consort.task_steps import TaskSteps, Weighting
 from consort.tasks import Task
-from consort.tasks.signature import Identification, imitation_loss
-from consort.types import NotNegative
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.task_weighting import TaskSteps, Weighting
 
 MODEL, UNSENT = "model", "unsent"
 

@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
 from consort.errors import Failure, NoReplies
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import losses_of_features
-from consort.params import Params
-from consort.roster import Roster
-from consort.types import NotNegative
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import losses_of_features
 
 MODEL = "model"
 Prototypes = dict[str, dict[int, Tensor]]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from consort.algorithm import Client, batchable, on_client
 from consort.algorithms.fedavg import FedAvg
-from consort.messages import Payload
-from consort.objectives import pull_towards
-from consort.params import Params
-from consort.types import NotNegative
+from consort.core.algorithm import batchable, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload
+from consort.core.params import Params
+from consort.training.client import Client
+from consort.training.objectives import pull_towards
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from consort.algorithm import Client
 from consort.algorithms.fedper import FedPer
-from consort.types import Count
+from consort.core.bounds import Count
+from consort.training.client import Client
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
-from consort.local import LocalTraining
-from consort.messages import Each, Payload, Replies
-from consort.params import Params, mean
-from consort.roster import Roster
-from consort.types import Count
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count
+from consort.core.messages import Each, Payload, Replies
+from consort.core.params import Params, mean
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 ENCODER = "encoder"
 

@@ -14,7 +14,6 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedgh import fitted
 from consort.algorithms.fedproto import (
     MODEL,
@@ -24,14 +23,16 @@ from consort.algorithms.fedproto import (
     prototypes_of,
     pull,
 )
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count, NotNegative
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
 from consort.errors import NoReplies
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import features_of, losses_of_features
-from consort.params import Params
-from consort.roster import Roster
-from consort.types import Count, NotNegative
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import features_of, losses_of_features
 
 
 @dataclass(frozen=True)

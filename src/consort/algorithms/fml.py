@@ -11,14 +11,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Positive, Probability
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.distillation import clip_apart, divergence
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import Params
-from consort.roster import Roster
-from consort.types import Positive, Probability
+from consort.training.client import Client
+from consort.training.distillation import clip_apart, divergence
+from consort.training.local import LocalTraining
 
 MODEL, COMPANION = "model", "companion"
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params, mean
+from consort.core.roster import Roster
 from consort.errors import UsageError
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import Params, mean
-from consort.roster import Roster
-from consort.types import Count
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,16 @@ from typing import Literal
 
 from torch import Tensor
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Count, NotNegative, Positive
+from consort.core.messages import Payload, Replies
+from consort.core.params import BUFFERS, Params, mean
+from consort.core.roster import Roster
 from consort.errors import UsageError
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import Adjust, pull_towards
-from consort.params import BUFFERS, Params, mean
-from consort.roster import Roster
-from consort.types import Count, NotNegative, Positive
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import Adjust, pull_towards
 
 ENCODER, MOVED = "encoder", "moved"
 

@@ -14,14 +14,15 @@ from statistics import fmean
 
 from consort.aggregation.min_norm import gram
 from consort.aggregation.one_encoder import is_one, one_step
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_per_task import means, models_for
 from consort.algorithms.fedhca2_plus import remember, setback
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.params import BUFFERS, Params, mean
-from consort.roster import Roster
-from consort.types import Probability
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.bounds import Probability
+from consort.core.messages import Payload, Replies
+from consort.core.params import BUFFERS, Params, mean
+from consort.core.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
 
 ENCODER = "encoder"
 Affinities = dict[str, dict[str, float]]

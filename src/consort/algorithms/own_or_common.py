@@ -14,16 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
 from consort.algorithms.fedavg_parts import DECODERS, ENCODER
 from consort.algorithms.fedavg_per_task import means
 from consort.algorithms.fedhca2_plus import judges
-from consort.local import LocalTraining
-from consort.messages import Each, Payload, Replies
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.messages import Each, Payload, Replies
+from consort.core.params import BUFFERS, Params, mean
+from consort.core.roster import Roster
 from consort.models.combined import combined
-from consort.params import BUFFERS, Params, mean
-from consort.roster import Roster
-from consort.scoring import score
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.scoring import score
 
 HEADS = "heads"
 OWN, COMMON = "own", "common"

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import torch
 
-from consort.algorithm import Client, Clients, on_client
 from consort.algorithms.fedavg import FedAvg, Server
+from consort.core.algorithm import Clients, on_client
+from consort.core.bounds import NotNegative
+from consort.core.messages import Payload
+from consort.core.params import BUFFERS, Params
 from consort.errors import Failure, UsageError
-from consort.messages import Payload
-from consort.params import BUFFERS, Params
-from consort.types import NotNegative
+from consort.training.client import Client
 
 SMALLEST_LOSS = 1e-10
 """In the place of a loss of 0, which has no negative power."""

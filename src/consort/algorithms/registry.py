@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from consort.core.registry import did_you_mean, first_line, load_object
 from consort.errors import UsageError
-from consort.registry import did_you_mean, first_line, load_object
 
 if TYPE_CHECKING:
-    from consort.algorithm import Algorithm
+    from consort.core.algorithm import Algorithm
 
 
 @cache
@@ -33,7 +33,7 @@ def describe_algorithms() -> dict[str, str]:
 
 def find_algorithm(name: str) -> type[Algorithm[Any]]:
     """The class of an algorithm: a name from this folder, or `file.py:Class`, `module:Class`."""
-    from consort.algorithm import Algorithm
+    from consort.core.algorithm import Algorithm
 
     if ":" in name:
         found = load_object(name)

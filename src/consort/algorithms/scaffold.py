@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.algorithm import Algorithm, Client, Clients, on_client
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.messages import Payload, Replies
+from consort.core.params import Params
+from consort.core.roster import Roster
 from consort.errors import UsageError
-from consort.local import LocalTraining
-from consort.messages import Payload, Replies
-from consort.objectives import shift_by
-from consort.params import Params
-from consort.roster import Roster
+from consort.training.client import Client
+from consort.training.local import LocalTraining
+from consort.training.objectives import shift_by
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, looking, running, use
+from consort.cli import federation, running, use
+from consort.cli import inspecting as looking
 from consort.cli.demo import demo
 
 app = typer.Typer(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def demo(out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False) -> None:
     """Train clients with unlike models on generated signatures; minutes on two cores."""
     from consort.cli.running import compare
-    from consort.recipe_file import load_recipe
-    from consort.shipped import shipped_recipes
+    from consort.experiment.loading import load_recipe
+    from consort.experiment.shipped import shipped_recipes
     from consort.use.samples import leave_samples
 
     path = shipped_recipes()["demo"]  # whatever else may be called demo in this folder

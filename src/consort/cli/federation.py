@@ -127,8 +127,8 @@ def client(
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
     from consort.deployment.participant import Participant
-    from consort.recipe_file import load_recipe
-    from consort.shipped import find_recipe
+    from consort.experiment.loading import load_recipe
+    from consort.experiment.shipped import find_recipe
 
     check_address(server)
     opened = ClientCredentials.open(credentials, name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 
-from consort.registry import first_line
+from consort.core.registry import first_line
 
 TASKS = {
     "classification": "consort.tasks.classification:Classification",
-    "detection": "consort.tasks.signature:Detection",
-    "identification": "consort.tasks.signature:Identification",
-    "verification": "consort.tasks.verification:Verification",
+    "detection": "consort.domains.signatures.tasks:Detection",
+    "identification": "consort.domains.signatures.tasks:Identification",
+    "verification": "consort.domains.fingerprints.task:Verification",
 }
 METRICS = {
     "accuracy": "share of examples with the right label (classification)",
@@ -50,7 +50,7 @@ def describe(what: str) -> dict[str, str]:
 
 
 def _recipes() -> dict[str, str]:
-    from consort.shipped import shipped_recipes
+    from consort.experiment.shipped import shipped_recipes
 
     return {
         name: tomllib.loads(path.read_text()).get("title", "")

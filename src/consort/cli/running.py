@@ -24,9 +24,9 @@ from consort.cli.options import (
 from consort.engines.choice import EngineChoice
 
 if TYPE_CHECKING:
-    from consort.claims import Verdict
     from consort.cli.show import Screen
-    from consort.recipe import Recipe
+    from consort.experiment.recipe import Recipe
+    from consort.results.claims import Verdict
 
 
 def run(
@@ -44,8 +44,8 @@ def run(
     json: Json = False,
 ) -> None:
     """Run one algorithm on one federation, or go on with such a run."""
-    from consort.assembly import prepare_run
     from consort.cli.show import Screen
+    from consort.experiment.assembly import prepare_run
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
@@ -80,9 +80,9 @@ def compare(
     json: Json = False,
 ) -> None:
     """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
-    from consort.assembly import prepare_run, refuse_impossible
     from consort.cli.show import Screen
-    from consort.comparison import judge
+    from consort.experiment.assembly import prepare_run, refuse_impossible
+    from consort.results.comparison import judge
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
@@ -113,9 +113,9 @@ def resume(
     json: Json = False,
 ) -> None:
     """Go on where a run stopped, killed or not; the numbers are those of an unbroken run."""
-    from consort.assembly import resume_run
     from consort.cli.show import Screen
-    from consort.run_folder import read_description
+    from consort.experiment.assembly import resume_run
+    from consort.experiment.run_folder import read_description
 
     written = read_description(folder)
     with Screen(quiet, json) as screen:
@@ -126,8 +126,8 @@ def resume(
 
 def named_recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path, Recipe]:
     """A recipe by its file or its shipped name, and where it lies."""
-    from consort.recipe_file import load_recipe
-    from consort.shipped import find_recipe
+    from consort.experiment.loading import load_recipe
+    from consort.experiment.shipped import find_recipe
 
     path = find_recipe(name)
     return path, load_recipe(path, scale, changes)
@@ -147,7 +147,7 @@ def finish(
 ) -> None:
     """Prints the table and writes the report."""
     from consort.report.page import write_report
-    from consort.results import Result
+    from consort.results.result import Result
 
     results = [Result.load(folder) for folder in folders]
     published = recipe.published if recipe else []

@@ -14,16 +14,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from consort.claims import Verdict
+from consort.core.messages import EXCHANGES, Call, Replies
 from consort.errors import ClientFailed, Failure
-from consort.messages import EXCHANGES, Call, Replies
-from consort.recipe import Published
 from consort.report.assignment import idle_models
 from consort.report.skew import gini, label_distance
-from consort.results import Result
-from consort.run import Watcher
-from consort.statistics import format_summary
-from consort.table import compare_table, last_rounds
+from consort.results.claims import Verdict
+from consort.results.published import Published
+from consort.results.result import Result
+from consort.results.statistics import format_summary
+from consort.results.table import compare_table, last_rounds
+from consort.run.observer import Watcher
 
 _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 

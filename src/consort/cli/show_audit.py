@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from consort.privacy.audit import Audit
-from consort.privacy.figures import figures, published
+from consort.attacks.audit import Audit
+from consort.attacks.figures import figures, published
 
 
 def show_audits(audits: Sequence[Audit]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from consort.data.examples import Examples
-from consort.data.signatures.scan import Scan
+from consort.domains.signatures.scan import Scan
 from consort.tasks import Task
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,8 @@ def read_records(path: Path, classes: tuple[int, ...], pixels: int) -> NDArray[n
             f"{path} is damaged: records of {length} bytes that begin with {first} are expected"
         )
     return records
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A key that sorts 2 before 10."""
+    return [(int(digits or 0), other) for digits, other in re.findall(r"(\d+)|(\D+)", text)]

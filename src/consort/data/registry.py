@@ -7,44 +7,44 @@ from inspect import isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from consort.core.options import checked_options
+from consort.core.registry import did_you_mean, first_line, load_object
 from consort.errors import UsageError
-from consort.options import checked_options
-from consort.registry import did_you_mean, first_line, load_object
 
 if TYPE_CHECKING:
     from consort.data.dataset import Dataset
 
 DATASETS = {
-    "ag_news": "consort.data.ag_news:ag_news",
-    "bhsig_bengali": "consort.data.signatures.loaders:bhsig_bengali",
-    "bhsig_hindi": "consort.data.signatures.loaders:bhsig_hindi",
-    "casia_fingerprint": "consort.data.fingerprints.loaders:casia_fingerprint",
-    "cedar": "consort.data.signatures.loaders:cedar",
-    "chest_xray": "consort.data.chest_xray:chest_xray",
-    "cifar10": "consort.data.cifar10:cifar10",
-    "cifar100": "consort.data.cifar100:cifar100",
-    "coco": "consort.data.dense.coco:coco",
-    "femnist": "consort.data.femnist:femnist",
-    "fvc2002": "consort.data.fingerprints.loaders:fvc2002",
-    "fvc2004": "consort.data.fingerprints.loaders:fvc2004",
-    "gpds": "consort.data.signatures.loaders:gpds",
-    "isic2019": "consort.data.isic2019:isic2019",
-    "kvasir": "consort.data.kvasir:kvasir",
-    "nist_sd10": "consort.data.fingerprints.loaders:nist_sd10",
-    "nyud": "consort.data.dense.nyud:nyud",
-    "pascal_context": "consort.data.dense.pascal:pascal_context",
-    "signature_folder": "consort.data.signatures.loaders:signature_folder",
-    "socofing": "consort.data.fingerprints.loaders:socofing",
-    "synthetic_fingerprints": "consort.data.synthetic.fingerprints:synthetic_fingerprints",
-    "synthetic_images": "consort.data.synthetic.images:synthetic_images",
-    "synthetic_news": "consort.data.synthetic.news:synthetic_news",
-    "synthetic_scenes": "consort.data.synthetic.scenes:synthetic_scenes",
-    "synthetic_shapes": "consort.data.synthetic.images:synthetic_shapes",
-    "synthetic_signatures": "consort.data.synthetic.signatures:synthetic_signatures",
-    "synthetic_vectors": "consort.data.synthetic.vectors:synthetic_vectors",
-    "synthetic_writers": "consort.data.synthetic.writers:synthetic_writers",
-    "taskonomy": "consort.data.taskonomy:taskonomy",
-    "tinyimagenet": "consort.data.tinyimagenet:tinyimagenet",
+    "ag_news": "consort.domains.text.ag_news:ag_news",
+    "bhsig_bengali": "consort.domains.signatures.loaders:bhsig_bengali",
+    "bhsig_hindi": "consort.domains.signatures.loaders:bhsig_hindi",
+    "casia_fingerprint": "consort.domains.fingerprints.loaders:casia_fingerprint",
+    "cedar": "consort.domains.signatures.loaders:cedar",
+    "chest_xray": "consort.domains.images.chest_xray:chest_xray",
+    "cifar10": "consort.domains.images.cifar10:cifar10",
+    "cifar100": "consort.domains.images.cifar100:cifar100",
+    "coco": "consort.domains.scenes.coco:coco",
+    "femnist": "consort.domains.images.femnist:femnist",
+    "fvc2002": "consort.domains.fingerprints.loaders:fvc2002",
+    "fvc2004": "consort.domains.fingerprints.loaders:fvc2004",
+    "gpds": "consort.domains.signatures.loaders:gpds",
+    "isic2019": "consort.domains.images.isic2019:isic2019",
+    "kvasir": "consort.domains.images.kvasir:kvasir",
+    "nist_sd10": "consort.domains.fingerprints.loaders:nist_sd10",
+    "nyud": "consort.domains.scenes.nyud:nyud",
+    "pascal_context": "consort.domains.scenes.pascal:pascal_context",
+    "signature_folder": "consort.domains.signatures.loaders:signature_folder",
+    "socofing": "consort.domains.fingerprints.loaders:socofing",
+    "synthetic_fingerprints": "consort.domains.fingerprints.synthetic.prints:synthetic_fingerprints",  # noqa: E501
+    "synthetic_images": "consort.domains.images.synthetic.images:synthetic_images",
+    "synthetic_news": "consort.domains.text.synthetic:synthetic_news",
+    "synthetic_scenes": "consort.domains.scenes.synthetic.scenes:synthetic_scenes",
+    "synthetic_shapes": "consort.domains.images.synthetic.images:synthetic_shapes",
+    "synthetic_signatures": "consort.domains.signatures.synthetic.signatures:synthetic_signatures",
+    "synthetic_vectors": "consort.domains.vectors.synthetic:synthetic_vectors",
+    "synthetic_writers": "consort.domains.images.synthetic.writers:synthetic_writers",
+    "taskonomy": "consort.domains.scenes.taskonomy:taskonomy",
+    "tinyimagenet": "consort.domains.images.tinyimagenet:tinyimagenet",
 }
 """Name → "module:function". The function takes `seed`, `folder` or both, and its options."""
 

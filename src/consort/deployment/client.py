@@ -17,8 +17,8 @@ from consort.deployment.link.runtime import ENDED
 from consort.deployment.link.supernode import SuperNode
 from consort.deployment.participant import Participant
 from consort.errors import Failure, UsageError
-from consort.recipe import Group
-from consort.settings import Table, checked
+from consort.experiment.recipe import Group
+from consort.experiment.validation import Table, checked
 
 _PAUSE = 5.0  # seconds before the next attempt to join
 _SLOW = 20.0  # seconds after which it says that it cannot join

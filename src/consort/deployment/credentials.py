@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from consort.core.registry import check_name
 from consort.deployment.certificates import (
     certificate_of,
     common_name,
@@ -28,7 +29,6 @@ from consort.deployment.certificates import (
     read_key,
 )
 from consort.errors import UsageError
-from consort.registry import check_name
 
 _LOCAL = ("localhost", "127.0.0.1")
 _AUTHORITY_DAYS = 3650

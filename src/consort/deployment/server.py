@@ -10,17 +10,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from consort.deployment.announced import Announced
-from consort.deployment.board import Board, BoardWatcher
+from consort.core.params import Params
 from consort.deployment.credentials import ServerCredentials
-from consort.deployment.hub import Hub
+from consort.deployment.remote import Announced
+from consort.deployment.stack import Hub
+from consort.deployment.status_file import Board, BoardWatcher
 from consort.deployment.study import Study, digest
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
-from consort.params import Params
-from consort.recipe import Recipe
-from consort.run import Run, Watcher
-from consort.run_folder import about_run, settle
+from consort.experiment.recipe import Recipe
+from consort.experiment.run_folder import about_run, settle
+from consort.run.observer import Watcher
+from consort.run.run import Run
 
 Description = dict[str, Any]
 _PATIENCE = 2.0  # seconds between two questions to a client that refused

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import consort
-from consort.algorithm import Algorithm
-from consort.assembly import assemble
+from consort.core.algorithm import Algorithm
+from consort.core.params import Params
+from consort.core.wire import encode
 from consort.errors import UsageError
-from consort.federation import Federation
-from consort.params import Params
-from consort.recipe import Group, Recipe
-from consort.recipe_file import recipe_of
-from consort.run_folder import deciding
-from consort.settings import Table, checked
-from consort.wire import encode
+from consort.experiment.assembly import assemble
+from consort.experiment.loading import recipe_of
+from consort.experiment.recipe import Group, Recipe
+from consort.experiment.run_folder import deciding
+from consort.experiment.validation import Table, checked
+from consort.federation.federation import Federation
 
 _NOT_OURS = ("clients", "groups", "data")
 """Keys of a recipe that are each client's own affair."""

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from consort.core.wire import pack, unpack
 from consort.errors import Failure
-from consort.wire import pack, unpack
 
 _NORESERVE = 0x4000  # Linux: pages cost nothing until they are written
 _ALIGNMENT = 64

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from consort.errors import UsageError
 
 if TYPE_CHECKING:
-    from consort.engines.engine import Engine
+    from consort.core.engine import Engine
     from consort.engines.host import ClientHost
 
 

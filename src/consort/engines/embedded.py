@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from consort.core.messages import Call, Reply
 from consort.engines.host import ClientHost
-from consort.messages import Call, Reply
 
 
 class Embedded:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from consort.checkpoint import Stamp, write_file
-from consort.engines.wrappers import Absent, RefusedReply
+from consort.core.files import write_file
+from consort.core.messages import Call, Payload, Reply, common_keys
+from consort.core.wire import decode, encode
+from consort.engines.middleware import Absent, RefusedReply
+from consort.engines.states import Stamp
 from consort.errors import ClientFailed, Failure, Refused
-from consort.messages import Call, Payload, Reply, common_keys
-from consort.wire import decode, encode
 
 Header = dict[str, Any]
 Parts = dict[str, bytes]

@@ -10,23 +10,24 @@ from itertools import groupby
 import torch
 from torch import Generator
 
-from consort.algorithm import Algorithm, is_batchable, is_on_client
-from consort.checkpoint import StateStore
-from consort.client import Client, State, Witness
-from consort.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
+from consort.core.algorithm import Algorithm, is_batchable, is_on_client
+from consort.core.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply, State
+from consort.core.params import Params, has_role, statistics
+from consort.core.randomness import derive
+from consort.core.wire import check, tensors_in
 from consort.data.examples import Examples
-from consort.defences.imprint import refuse_imprints
-from consort.defences.secure import Secure
-from consort.defences.secure_client import STEPS, hidden
+from consort.engines.states import StateStore
 from consort.errors import ClientFailed, ConsortError, Failure, Refused
-from consort.federation import Blueprint, Federation
-from consort.flops import FlopCounter
-from consort.local import LocalTraining
-from consort.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply
+from consort.federation.blueprint import Blueprint
+from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
-from consort.params import Params, has_role, statistics
-from consort.randomness import derive
-from consort.wire import check, tensors_in
+from consort.protection.imprint import refuse_imprints
+from consort.protection.secure.client import STEPS, hidden
+from consort.protection.secure.settings import Secure
+from consort.training.client import Client, Witness
+from consort.training.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
+from consort.training.flops import FlopCounter
+from consort.training.local import LocalTraining
 
 _STATISTICS = "batchnorm statistics"
 

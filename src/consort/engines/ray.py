@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from consort.core.messages import Call, Reply, common_keys
+from consort.core.wire import encode
 from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
 from consort.engines.remote import Answer, Chunk, FarSide, read_answers, write_order, write_plan
 from consort.errors import ClientFailed, Failure, UsageError
-from consort.messages import Call, Reply, common_keys
-from consort.wire import encode
 
 _AHEAD = 4  # chunks per actor that may be finished before their turn to be yielded comes
 _ATTEMPTS = 3  # of a chunk whose actor dies every time

@@ -17,14 +17,13 @@ import torch
 from torch import Tensor
 
 import consort
-from consort.checkpoint import Stamp, StateStore
-from consort.client import State
+from consort.core.messages import Call, Payload, Reply, State
+from consort.core.registry import load_object
+from consort.core.wire import decode, encode
 from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
+from consort.engines.states import Stamp, StateStore
 from consort.errors import ClientFailed, ConsortError, Failure
-from consort.messages import Call, Payload, Reply
-from consort.registry import load_object
-from consort.wire import decode, encode
 
 Chunk = Sequence[Call]
 Answer = tuple[Reply, bytes]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from consort.core.messages import Call, Payload, Reply
 from consort.errors import ClientFailed
-from consort.messages import Call, Payload, Reply
 
 
 class Scripted:

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from consort.core.messages import Call, Payload, Reply, common_keys
 from consort.engines.arena import Arena, Frame
 from consort.engines.host import ClientHost
 from consort.errors import ClientFailed, UsageError
-from consort.messages import Call, Payload, Reply, common_keys
 
 Chunk = Sequence[Call]
 _PR_SET_PDEATHSIG = 1

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from torch import Tensor, nn
 
-from consort.params import statistics
+from consort.core.params import statistics
 
 BatchNormPolicy = Literal["average", "local", "recompute"]
 
@@ -48,7 +48,7 @@ class MultiTaskModel(nn.Module):
         }
 
     def slots(self) -> dict[str, Tensor]:
-        """The live tensors that take part in federation: see `consort.params.slots`."""
+        """The live tensors that take part in federation: see `consort.core.params.slots`."""
         if self._slots is None:
             self._slots = dict(self.named_parameters())
             if self.batchnorm == "average":

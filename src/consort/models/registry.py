@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from consort.core.options import checked_options
+from consort.core.registry import did_you_mean, first_line, load_object
 from consort.errors import UsageError
-from consort.options import checked_options
-from consort.registry import did_you_mean, first_line, load_object
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 ENCODERS = {
     "cnn4": "consort.models.cnn4:Cnn4",
-    "conv_pyramid": "consort.models.pyramid:ConvPyramid",
-    "htcsignet": "consort.models.htcsignet:HTCSigNet",
+    "conv_pyramid": "consort.domains.scenes.models.pyramid:ConvPyramid",
+    "htcsignet": "consort.domains.signatures.models.htcsignet:HTCSigNet",
     "mlp": "consort.models.mlp:Mlp",
-    "octconvnet": "consort.models.octconv:OctConvNet",
+    "octconvnet": "consort.domains.signatures.models.octconv:OctConvNet",
     "resnet": "consort.models.resnet:ResNet",
-    "resnet_pyramid": "consort.models.backbones:ResNetPyramid",
-    "siamese": "consort.models.siamese:Siamese",
-    "signet": "consort.models.signet:SigNet",
-    "signet_s": "consort.models.signet:SigNetS",
-    "swin_pyramid": "consort.models.backbones:SwinPyramid",
-    "textcnn": "consort.models.textcnn:TextCnn",
-    "vitsignet": "consort.models.vitsignet:ViTSigNet",
-    "vitsignet32": "consort.models.vitsignet:ViTSigNet32",
+    "resnet_pyramid": "consort.domains.scenes.models.backbones:ResNetPyramid",
+    "siamese": "consort.domains.fingerprints.siamese:Siamese",
+    "signet": "consort.domains.signatures.models.signet:SigNet",
+    "signet_s": "consort.domains.signatures.models.signet:SigNetS",
+    "swin_pyramid": "consort.domains.scenes.models.backbones:SwinPyramid",
+    "textcnn": "consort.domains.text.textcnn:TextCnn",
+    "vitsignet": "consort.domains.signatures.models.vitsignet:ViTSigNet",
+    "vitsignet32": "consort.domains.signatures.models.vitsignet:ViTSigNet32",
 }
 """Where each encoder lives.
 
@@ -167,7 +167,7 @@ def _seeded(seed: int, *purpose: str) -> Iterator[None]:
     """Initialisation draws from torch's global generator: it is lent, and given back as it was."""
     import torch
 
-    from consort.randomness import derive
+    from consort.core.randomness import derive
 
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive(seed, *purpose))

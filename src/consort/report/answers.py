@@ -12,16 +12,16 @@ from torch import Tensor
 
 from consort.data.examples import Examples, Splits
 from consort.errors import ConsortError, Failure
-from consort.gains import ALONE
 from consort.report.looks import LOOKS
 from consort.report.numbers import natural
 from consort.report.study import Study
-from consort.results import Result
+from consort.results.gains import ALONE
+from consort.results.result import Result
 from consort.tasks import Task
 
 if TYPE_CHECKING:
-    from consort.federation import Member
-    from consort.run import Run
+    from consort.federation.member import Member
+    from consort.run.run import Run
 
 IMAGES = 3
 """Test images of a client that are shown."""
@@ -88,7 +88,7 @@ def answers(study: Study) -> Answers:
 
 
 def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Answered]]:
-    from consort.assembly import resume_run
+    from consort.experiment.assembly import resume_run
     from consort.use.trained import reported_model
 
     if result.about.get("engine") == "flower":

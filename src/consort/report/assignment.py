@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from consort.report.numbers import natural
-from consort.results import Result
-from consort.table import by_algorithm
+from consort.results.result import Result
+from consort.results.table import by_algorithm
 
 CHOSEN, MODEL_WEIGHT = "chosen_model", "model_weight"
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
-from consort.measurements import Notes
 from consort.report.drawing import EVEN, LESS, MORE, Trace, height_of, matrix
 from consort.report.html import Figure, Html, label, plot
 from consort.report.maps import Rounds, cells, client_map, numbers_of, part_map, thinned
 from consort.report.numbers import natural
-from consort.results import Result
+from consort.results.measurements import Notes
+from consort.results.result import Result
 
 Table: TypeAlias = list[list[float]]
 

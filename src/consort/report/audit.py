@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from consort.privacy.attacks.membership import ENOUGH, Membership
-from consort.privacy.attacks.recovery import Recovery
-from consort.privacy.audit import Audit, Finding, Told
+from consort.attacks.audit import Audit, Finding, Told
+from consort.attacks.membership import ENOUGH, Membership
+from consort.attacks.recovery import Recovery
 from consort.report.document import write_page
 from consort.report.gallery import gallery
 from consort.report.html import Cell, Content, Html, details, join, table, tag, tiles
 from consort.report.numbers import UNKNOWN, count, natural, score
-from consort.results import Result
-from consort.table import spent
+from consort.results.result import Result
+from consort.results.table import spent
 
 NO_GUARANTEE = (
     "Nothing is guaranteed. This run has no differential privacy: no update was clipped and given "

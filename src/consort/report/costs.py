@@ -10,8 +10,8 @@ from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure, over_rou
 from consort.report.html import Figure, label
 from consort.report.numbers import natural
 from consort.report.study import Study
-from consort.results import Direction, Result
-from consort.table import MIB
+from consort.results.result import Direction, Result
+from consort.results.table import MIB
 
 WAYS: tuple[Direction, Direction] = ("up", "down")
 

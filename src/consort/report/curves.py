@@ -20,8 +20,8 @@ from consort.report.drawing import (
 from consort.report.html import Figure, label
 from consort.report.numbers import words
 from consort.report.study import Study
-from consort.results import Point, Result
-from consort.statistics import summarise
+from consort.results.result import Point, Result
+from consort.results.statistics import summarise
 
 
 def curves(study: Study, task: str, metric: str, split: str) -> Figure:

@@ -9,7 +9,7 @@ from statistics import quantiles
 from typing import Any, TypeAlias
 
 from consort.report.html import Figure, label
-from consort.results import Point
+from consort.results.result import Point
 
 Trace: TypeAlias = dict[str, Any]
 

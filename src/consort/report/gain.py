@@ -10,7 +10,6 @@ from functools import partial
 from statistics import fmean
 from typing import TypeAlias
 
-from consort.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
 from consort.report.drawing import (
     EVEN,
     GREY,
@@ -26,8 +25,9 @@ from consort.report.html import Cell, Columns, Figure, Html, details, grid, join
 from consort.report.maps import cells
 from consort.report.numbers import UNKNOWN, natural, words
 from consort.report.study import Study
-from consort.results import Result
-from consort.statistics import confidence_interval
+from consort.results.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
+from consort.results.result import Result
+from consort.results.statistics import confidence_interval
 
 Whose: TypeAlias = tuple[str, str]
 """A client, or a group of clients, and a task."""

@@ -9,8 +9,8 @@ from statistics import fmean
 
 from torch import Tensor
 
-from consort.privacy.attacks.recovery import Recovery
-from consort.privacy.attacks.similarity import Similarity
+from consort.attacks.recovery import Recovery
+from consort.attacks.similarity import Similarity
 from consort.report.html import Html, join, table, tag
 from consort.report.numbers import UNKNOWN, score
 

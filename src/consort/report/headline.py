@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from consort.report.html import Cell, Columns, Html, table, tiles
 from consort.report.numbers import amount, amount_text, score, summary, words
-from consort.statistics import Summary
-from consort.table import Line, last_rounds
+from consort.results.statistics import Summary
+from consort.results.table import Line, last_rounds
 
 
 def headline_tiles(lines: Sequence[Line]) -> Html:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from consort.measurements import Notes
 from consort.report.drawing import figure, height_of
 from consort.report.html import Figure, Html, label, plot
 from consort.report.maps import Rounds, cells, client_map, numbers_of
 from consort.report.numbers import natural
-from consort.results import Result
+from consort.results.measurements import Notes
+from consort.results.result import Result
 
 WEIGHT, TAKEN = "task_weight", "updates_taken"
 

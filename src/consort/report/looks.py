@@ -12,21 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from consort.metrics.panoptic import NUMBERS
-from consort.metrics.panoptic import UNKNOWN as UNKNOWN_CODE
-from consort.tasks import (
-    Depth,
-    Edges,
-    Instances,
-    KeyPoints,
-    Normals,
-    Panoptic,
-    Saliency,
-    Segmentation,
-)
-from consort.tasks.dense import IGNORED
-from consort.tasks.figures import found_figures
-from consort.tasks.geometry import known_depths, known_normals
+from consort.domains.scenes.metrics.panoptic import NUMBERS
+from consort.domains.scenes.metrics.panoptic import UNKNOWN as UNKNOWN_CODE
+from consort.domains.scenes.tasks.dense import IGNORED
+from consort.domains.scenes.tasks.edges import Edges
+from consort.domains.scenes.tasks.figures import found_figures
+from consort.domains.scenes.tasks.geometry import Depth, Normals, known_depths, known_normals
+from consort.domains.scenes.tasks.keypoints import KeyPoints
+from consort.domains.scenes.tasks.panoptic import Instances, Panoptic
+from consort.domains.scenes.tasks.segmentation import Saliency, Segmentation
 
 UNKNOWN = torch.tensor([0.80, 0.72, 0.88])
 """The colour of pixels that nobody knows the answer for."""

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from consort.measurements import Notes
 from consort.report.assignment import Assignment
 from consort.report.drawing import (
     MANY_CLIENTS,
@@ -25,7 +24,8 @@ from consort.report.drawing import (
 )
 from consort.report.html import Figure, label
 from consort.report.numbers import natural
-from consort.results import Point
+from consort.results.measurements import Notes
+from consort.results.result import Point
 
 Rounds: TypeAlias = Mapping[int, Mapping[str, float]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from consort.measurements import Notes
 from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
 from consort.report.attention import ATTENTION, TAKEN_OF_OTHERS, attention_pictures
 from consort.report.curves import over_seeds
@@ -14,8 +13,9 @@ from consort.report.html import Figure, Html, details, grid, join, plot
 from consort.report.maps import choices, client_map, part_map
 from consort.report.numbers import natural, words
 from consort.report.study import Study
-from consort.results import Point, Result
-from consort.values import middle
+from consort.results.measurements import Notes
+from consort.results.result import Point, Result
+from consort.results.values import middle
 
 _WEIGHTS = {
     "client_weight": "How much every client counted in a round.",

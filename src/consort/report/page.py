@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from consort.claims import Verdict
 from consort.errors import UsageError
 from consort.report import holdings
 from consort.report.costs import (
@@ -30,11 +29,12 @@ from consort.report.strip import client_strip, strip_meaning
 from consort.report.study import Study
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
 from consort.report.verified import verification
-from consort.results import Result
-from consort.table import compare_table
+from consort.results.claims import Verdict
+from consort.results.result import Result
+from consort.results.table import compare_table
 
 if TYPE_CHECKING:
-    from consort.recipe import Published
+    from consort.results.published import Published
 
 _SPLITS = ("test", "validation")
 _COUNTED = "Of products of matrices, convolutions and attention, the mean over clients and seeds."

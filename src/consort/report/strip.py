@@ -11,7 +11,7 @@ from consort.report.drawing import Trace, box, faint, figure
 from consort.report.html import Figure, label
 from consort.report.numbers import natural, words
 from consort.report.study import Study
-from consort.results import Result
+from consort.results.result import Result
 
 _MANY_DOTS = 200
 _WIDTH = 0.6

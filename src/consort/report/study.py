@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from consort.report.drawing import colour
-from consort.results import Result
-from consort.statistics import Summary, summarise
-from consort.table import by_algorithm
+from consort.results.result import Result
+from consort.results.statistics import Summary, summarise
+from consort.results.table import by_algorithm
 
 
 @dataclass(frozen=True)

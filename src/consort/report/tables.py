@@ -14,8 +14,8 @@ from consort.report.costs import client_gflops, role_mib, roles
 from consort.report.html import Cell, Columns, Html, table
 from consort.report.numbers import amount, count, natural, score, summary, words
 from consort.report.study import Study
-from consort.results import Result
-from consort.statistics import Spread, summarise
+from consort.results.result import Result
+from consort.results.statistics import Spread, summarise
 
 MANY_ROWS = 1000
 

@@ -11,8 +11,8 @@ from consort.report.drawing import GREY, Trace, figure
 from consort.report.html import Cell, Columns, Figure, Html, grid, join, label, plot, table
 from consort.report.numbers import score, summary, words
 from consort.report.study import Study
-from consort.statistics import summarise
-from consort.values import UNSEEN
+from consort.results.statistics import summarise
+from consort.results.values import UNSEEN
 
 TASK, CURVE = "verify", "wd_det"
 

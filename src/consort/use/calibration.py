@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from consort.core.randomness import derive
 from consort.data.examples import Splits
+from consort.domains.signatures.verification import signatures_of
+from consort.domains.signatures.writer_dependent import Features, Signatures
 from consort.errors import Failure
 from consort.metrics.biometric import Errors, equal_error_threshold, error_curve, errors_at
-from consort.metrics.verification import signatures_of
-from consort.metrics.writer_dependent import Features, Signatures
 from consort.models.multitask import MultiTaskModel
-from consort.randomness import derive
 
 MOST_REFERENCES = 12
 _DRAWS = 3

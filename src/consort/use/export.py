@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from consort.data.examples import Examples
-from consort.data.signatures.scan import Scan
+from consort.domains.signatures.scan import Scan
 from consort.errors import Failure
 from consort.models.combined import Encoders
-from consort.scoring import BATCH
+from consort.training.scoring import BATCH
 from consort.use.calibration import calibrated
 from consort.use.facts import Facts
 from consort.use.formats import (

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from consort import __version__
-from consort.data.signatures.scan import Scan
+from consort.domains.signatures.scan import Scan
 from consort.errors import Refused
 
 FEATURES = "features"

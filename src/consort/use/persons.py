@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from consort.data.signatures.dataset import ink
+from consort.core.registry import did_you_mean
+from consort.domains.signatures.dataset import ink
+from consort.domains.signatures.writer_dependent import Features
 from consort.errors import Failure, UsageError
-from consort.metrics.writer_dependent import Features
-from consort.registry import did_you_mean
-from consort.run_folder import read_description
+from consort.experiment.run_folder import read_description
 from consort.use.calibration import MOST_REFERENCES, similarity, threshold
 from consort.use.export import export
 from consort.use.formats import Usable, read_model

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from consort.assembly import assemble
 from consort.data.examples import Examples, Splits
-from consort.data.signatures.preprocess import PAPER
-from consort.recipe import Recipe
-from consort.tasks.signature import claimed_user
+from consort.data.page import PAPER
+from consort.domains.signatures.tasks import claimed_user
+from consort.experiment.assembly import assemble
+from consort.experiment.recipe import Recipe
 
 _MOST = 5
 """Pictures of a kind."""

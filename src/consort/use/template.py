@@ -10,9 +10,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from consort.checkpoint import write_file
+from consort.core.files import write_file
+from consort.domains.signatures.writer_dependent import Features
 from consort.errors import UsageError
-from consort.metrics.writer_dependent import Features
 from consort.use.facts import KEY
 
 _REFERENCES = "references"

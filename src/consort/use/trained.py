@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from consort.algorithm import Clients
-from consort.assembly import resume_run
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Clients
+from consort.core.messages import Payload
+from consort.core.registry import did_you_mean
 from consort.data.examples import Splits
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
-from consort.engines.wrappers import Policed
+from consort.engines.middleware import Policed
+from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
-from consort.messages import Payload
+from consort.experiment.assembly import resume_run
+from consort.experiment.run_folder import read_description
 from consort.models.multitask import MultiTaskModel
-from consort.registry import did_you_mean
-from consort.run import Run
-from consort.run_folder import read_description
+from consort.run.run import Run
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consort.aggregation.cross_attention import MOST, Regard, attend, attention, cross_attention
-from consort.params import Params
+from consort.core.params import Params
 
 GOLDEN = torch.tensor([[0.5, -0.2], [0.1, 0.4], [-0.3, 0.3]])
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consort.aggregation.low_rank import FACTORS, compress, expand
+from consort.core.params import Params
+from consort.core.wire import check, decode, encode
 from consort.errors import Refused
-from consort.params import Params
-from consort.wire import check, decode, encode
 
 
 def diagonal(*sigma, rows=20, columns=12, seed=0):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from consort.aggregation.min_norm import gram, grams, min_norm_weights
+from consort.core.params import Params
 from consort.errors import Failure, NoReplies
-from consort.params import Params
 
 DOUBLE = torch.float64
 

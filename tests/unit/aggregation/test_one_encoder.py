@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from consort.aggregation.one_encoder import is_one, one_step
-from consort.params import Params
+from consort.core.params import Params
 
 
 def vector(*numbers):

@@ -11,16 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consort.aggregation.robust import (
-    clipped,
-    krum,
-    krum_scores,
-    median,
-    multi_krum,
-    trimmed_mean,
-)
+from consort.aggregation.robust import clipped, krum, krum_scores, median, multi_krum, trimmed_mean
+from consort.core.params import Params, mean
 from consort.errors import NoReplies, UsageError
-from consort.params import Params, mean
 
 numbers = st.floats(-100, 100, width=32)
 rows = st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=9)

@@ -16,7 +16,7 @@ from consort.aggregation.stch_set import (
     set_weights,
     smooth_objective,
 )
-from consort.params import Params
+from consort.core.params import Params
 
 DOUBLE = torch.float64
 GOLDEN = torch.tensor(

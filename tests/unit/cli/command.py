@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from consort import checkpoint
 from consort.algorithms.registry import find_algorithm
 from consort.cli import main
-from consort.wire import encode
+from consort.core import files
+from consort.core.wire import encode
 
 RECIPE = """
 title = "tiny"
@@ -101,7 +101,7 @@ def server_bytes(folder: Path) -> bytes:
     name = json.loads((folder / "run.json").read_text())["algorithm"]
     state = find_algorithm(name).state_type()
     last = max(folder.glob("round-*.ckpt"))
-    return encode(checkpoint.load(last, {state.__name__: state})["server"])
+    return encode(files.load(last, {state.__name__: state})["server"])
 
 
 def client_states(folder: Path) -> dict[str, bytes]:

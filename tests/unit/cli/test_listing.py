@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from consort.cli.inspecting import Listing
 from consort.cli.listing import TASKS, describe
-from consort.cli.looking import Listing
-from consort.recipe_file import load_recipe
-from consort.registry import load_object
-from consort.shipped import shipped_recipes
+from consort.core.registry import load_object
+from consort.experiment.loading import load_recipe
+from consort.experiment.shipped import shipped_recipes
 from consort.tasks.classification import Classification
 
 

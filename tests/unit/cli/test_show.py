@@ -8,8 +8,8 @@ import pytest
 from tests.unit.report.sample import load_run, model_notes
 
 from consort.cli.show import Screen
+from consort.core.messages import Call, Replies
 from consort.errors import ClientFailed, Failure
-from consort.messages import Call, Replies
 
 
 def bars(screen: Screen) -> dict[str, tuple[float, float | None]]:

@@ -10,8 +10,8 @@ from tests.institutions import STUDY
 import consort
 from consort.deployment.study import Study, refuse_code
 from consort.errors import UsageError
-from consort.recipe import Recipe
-from consort.recipe_file import load_recipe
+from consort.experiment.loading import load_recipe
+from consort.experiment.recipe import Recipe
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.helpers import assert_same
 from torch import Tensor
 
+from consort.core.params import Params
 from consort.engines.arena import Arena
 from consort.errors import Failure, Refused
-from consort.params import Params
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64,

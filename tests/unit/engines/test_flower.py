@@ -14,14 +14,14 @@ from tests.institutions import NAMES, STUDY
 from tests.letters import PostOffice, ask, engine_for, participants, run_with
 from tests.unit.cli.command import measured
 
-from consort import checkpoint
 from consort.algorithms.registry import find_algorithm
+from consort.core import files
+from consort.core.wire import encode
 from consort.engines.flower import Flower, Ledger, reply_of
-from consort.engines.wrappers import Absent, RefusedReply
+from consort.engines.middleware import Absent, RefusedReply
 from consort.errors import ClientFailed
-from consort.recipe import Recipe
-from consort.recipe_file import load_recipe
-from consort.wire import encode
+from consort.experiment.loading import load_recipe
+from consort.experiment.recipe import Recipe
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def outcome(recipe: Recipe, folder: Path, post: PostOffice, deadline: float = 5.
 
 def kept(folder: Path, engine: Flower, post: PostOffice) -> tuple[list[str], bytes, Any]:
     state = find_algorithm("ditto").state_type()
-    last = checkpoint.load(max(folder.glob("round-*.ckpt")), {state.__name__: state})
+    last = files.load(max(folder.glob("round-*.ckpt")), {state.__name__: state})
     states = {
         f"{name}/{path.name}": path.read_bytes()
         for name, client in post.participants.items()

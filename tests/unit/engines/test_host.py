@@ -7,16 +7,16 @@ import pytest
 import torch
 from tests.helpers import assert_same, tiny_federation
 
-from consort.algorithm import Algorithm, Clients, on_client
 from consort.algorithms.fedavg import FedAvg
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.messages import Call
+from consort.core.params import Params
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
+from consort.engines.states import StateStore
 from consort.errors import Failure
-from consort.federation import Federation
-from consort.local import LocalTraining
-from consort.messages import Call
-from consort.params import Params
+from consort.federation.federation import Federation
+from consort.training.local import LocalTraining
 
 HEAD = "heads.classify.weight"
 

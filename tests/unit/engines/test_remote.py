@@ -11,14 +11,14 @@ import torch
 from tests.helpers import assert_same, tiny_federation
 
 import consort
-from consort.algorithm import Algorithm, on_client
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Algorithm, on_client
+from consort.core.messages import Call
+from consort.core.wire import encode
 from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
 from consort.engines.remote import FarSide, read_answers, write_order, write_plan
+from consort.engines.states import StateStore
 from consort.errors import UsageError
-from consort.messages import Call
-from consort.wire import encode
 
 ORIGIN = Origin(f"{__file__}:rebuild", {"clients": 2})
 

@@ -13,14 +13,14 @@ import pytest
 import torch
 from tests.helpers import assert_same, tiny_federation
 
-from consort.algorithm import Algorithm, Clients, on_client
-from consort.checkpoint import StateStore
+from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.messages import Call, Each
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
+from consort.engines.middleware import Policed
+from consort.engines.states import StateStore
 from consort.engines.workers import Workers
-from consort.engines.wrappers import Policed
 from consort.errors import Failure
-from consort.messages import Call, Each
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from tests.helpers import tiny_federation
 from tests.unit.engines.test_workers import Probe, calls
-from consort.checkpoint import StateStore
+from consort.engines.states import StateStore
 from consort.engines.host import ClientHost
 from consort.engines.workers import Workers
 

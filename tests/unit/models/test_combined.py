@@ -7,10 +7,11 @@ import torch
 from tests.helpers import assert_same
 
 from consort.data.examples import Examples, Splits
+from consort.domains.scenes.tasks.geometry import Depth, Normals
+from consort.domains.scenes.tasks.segmentation import Segmentation
 from consort.models.combined import combined
 from consort.models.registry import ModelSpec, build
-from consort.scoring import score
-from consort.tasks import Depth, Normals, Segmentation
+from consort.training.scoring import score
 
 TASKS = {"segment": Segmentation(5), "depth": Depth(), "normals": Normals()}
 SMALL = ModelSpec.of({"name": "conv_pyramid", "widths": [4, 8], "channels": 8})

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from consort.core.params import Params
+from consort.domains.scenes.tasks.segmentation import Segmentation
 from consort.errors import UsageError
 from consort.models.registry import ENCODERS, ModelSpec, build, describe_models, parameter_count
-from consort.params import Params
-from consort.tasks import Classification, Segmentation
+from consort.tasks import Classification
 
 IMAGE = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(0))
 TEXT = torch.arange(1, 21)
@@ -358,7 +359,7 @@ def test_building_and_stepping_imports_neither_transformers_nor_the_compiler():
     lines = run_fresh(
         "import sys, torch\n"
         "from consort.models.registry import ModelSpec, build\n"
-        "from consort.optimizers import clip_by_norm, make_optimizer\n"
+        "from consort.training.optimizers import clip_by_norm, make_optimizer\n"
         "from consort.tasks import Classification\n"
         "before = set(sys.modules)\n"
         "for name in ('resnet', 'vitsignet', 'htcsignet'): ModelSpec.of({'name': name})\n"

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from consort.history import History, Row
-from consort.results import Result
+from consort.core.row import Row
+from consort.results.result import Result
+from consort.run.history import History
 
 TASKS: dict[str, dict[str, Any]] = {
     "shape": {"metric": "accuracy", "higher_is_better": True},

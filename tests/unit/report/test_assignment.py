@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.report.sample import load_run, model_notes
 
-from consort.history import Row
+from consort.core.row import Row
 from consort.report.assignment import Assignment, idle_models
 
 

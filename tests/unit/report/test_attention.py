@@ -6,7 +6,7 @@ import pytest
 from tests.unit.report.sample import load_run
 from tests.unit.report.test_noted import figures, folds, titles
 
-from consort.history import Row
+from consort.core.row import Row
 from consort.report.attention import attention_map, names_in, taken_from_others
 from consort.report.noted import other_notes
 from consort.report.noted import taken_from_others as section

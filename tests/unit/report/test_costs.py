@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.report.sample import TASKS, load_run
 
-from consort.history import Row
+from consort.core.row import Row
 from consort.report.costs import (
     operations_per_round,
     roles,
@@ -16,7 +16,7 @@ from consort.report.costs import (
     traffic_per_round,
 )
 from consort.report.study import Study
-from consort.table import MIB
+from consort.results.table import MIB
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import pytest
 import torch
 from PIL import Image
 
-from consort.assembly import prepare_run, resume_run
-from consort.recipe_file import recipe_of
+from consort.domains.scenes.tasks.dense import IGNORED
+from consort.experiment.assembly import prepare_run, resume_run
+from consort.experiment.loading import recipe_of
 from consort.report.answers import IMAGES, alike, answers, subjects
 from consort.report.examples import examples
 from consort.report.looks import LOOKS
 from consort.report.study import Study
-from consort.results import Result
-from consort.tasks.dense import IGNORED
+from consort.results.result import Result
 from consort.use.trained import reported_model
 
 NAMES = ("fedavg_parts", "local_only")

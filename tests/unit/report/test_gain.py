@@ -10,11 +10,12 @@ import pytest
 from tests.unit.report.sample import load_run
 from tests.unit.report.test_noted import figures
 
-from consort.gains import client_scores, gain_over, gains_apart, scores
-from consort.history import History, Row
+from consort.core.row import Row
 from consort.report.gain import Gain, gain
 from consort.report.study import Study
-from consort.results import Result
+from consort.results.gains import client_scores, gain_over, gains_apart, scores
+from consort.results.result import Result
+from consort.run.history import History
 
 TASKS = {
     "seg": {"metric": "miou", "higher_is_better": True},

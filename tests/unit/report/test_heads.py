@@ -6,7 +6,7 @@ import pytest
 from tests.unit.report.sample import load_run
 from tests.unit.report.test_noted import figures, folds, titles
 
-from consort.history import Row
+from consort.core.row import Row
 from consort.report.heads import WEIGHT_TITLE, taken_together
 from consort.report.noted import noted_curves, other_notes
 from consort.report.study import Study

@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
+from consort.domains.scenes.tasks.dense import IGNORED
+from consort.domains.scenes.tasks.keypoints import KeyPoints
+from consort.domains.scenes.tasks.panoptic import Panoptic
 from consort.report.looks import LOOKS, UNKNOWN, class_colour
 from consort.report.page import DRAWN
-from consort.tasks import KeyPoints, Panoptic
-from consort.tasks.dense import IGNORED
 
 
 def colours(pixels):

@@ -8,7 +8,7 @@ import re
 import pytest
 from tests.unit.report.sample import load_run, model_notes
 
-from consort.history import Row
+from consort.core.row import Row
 from consort.report.noted import model_use, noted_curves, other_notes
 from consort.report.study import Study
 

@@ -9,11 +9,11 @@ from functools import cache
 import pytest
 from tests.unit.report.sample import TASKS, description, load_run, model_notes
 
-from consort.claims import Verdict
+from consort.core.row import Row
 from consort.errors import Failure, UsageError
-from consort.history import Row
 from consort.report.inspect import write_inspection
 from consort.report.page import write_report
+from consort.results.claims import Verdict
 
 SHAPE = {"shape": TASKS["shape"]}
 HOSTILE = "<img src=x onerror=alert(1)>"

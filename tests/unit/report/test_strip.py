@@ -7,7 +7,7 @@ import math
 import pytest
 from tests.unit.report.sample import TASKS, load_run
 
-from consort.history import Row
+from consort.core.row import Row
 from consort.report.strip import client_means, client_strip, strip_meaning
 from consort.report.study import Study
 

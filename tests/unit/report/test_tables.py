@@ -8,12 +8,12 @@ from statistics import fmean
 import pytest
 from tests.unit.report.sample import TASKS, load_run
 
-from consort.recipe import Published
 from consort.report.headline import headline, headline_tiles
 from consort.report.numbers import UNKNOWN
 from consort.report.study import Study
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
-from consort.table import compare_table
+from consort.results.published import Published
+from consort.results.table import compare_table
 
 SHAPE = {"shape": TASKS["shape"]}
 

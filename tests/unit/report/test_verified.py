@@ -9,8 +9,8 @@ from tests.unit.report.sample import TASKS, load_run
 from tests.unit.report.test_noted import figures, titles
 from tests.unit.report.test_tables import heads, rows
 
-from consort.history import Row
-from consort.metrics import verification as measured
+from consort.core.row import Row
+from consort.domains.signatures import verification as measured
 from consort.report.study import Study
 from consort.report.tables import client_table
 from consort.report.verified import CURVE, TASK, det_curves, verification

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from consort.assembly import prepare_run
-from consort.recipe import Recipe
-from consort.recipe_file import load_recipe
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import load_recipe
+from consort.experiment.recipe import Recipe
 
 RECIPE = """
 title = "few signatures"

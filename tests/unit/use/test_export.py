@@ -11,12 +11,12 @@ import torch
 from safetensors import safe_open
 from tests.unit.cli.command import write_recipe
 
-from consort.assembly import prepare_run
-from consort.data.signatures.scan import Scan
+from consort.domains.scenes.models.pyramid import ConvPyramid
+from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import load_recipe
 from consort.models.combined import Encoders
-from consort.models.pyramid import ConvPyramid
-from consort.recipe_file import load_recipe
 from consort.use import export as exporting
 from consort.use.export import export
 from consort.use.facts import Facts

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from consort.data.signatures.dataset import ink
-from consort.data.signatures.scan import Scan
+from consort.domains.signatures.dataset import ink
+from consort.domains.signatures.scan import Scan
 from consort.errors import ConsortError, UsageError
 from consort.use.calibration import threshold
 from consort.use.export import export

@@ -31,7 +31,7 @@ def partition(dataset: Dataset, clients: int, cut: Cut, seed: int) -> list[Share
     if dataset.units is not None:
         whole = partition(one_per_unit(dataset, dataset.units), clients, cut, seed)
         return [all_of_units(share, dataset.units) for share in whole]
-    from consort.randomness import derive
+    from consort.core.randomness import derive
 
     rng = np.random.default_rng(derive(seed, "partition"))
     _check_request(dataset, clients, cut)

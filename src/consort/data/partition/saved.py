@@ -42,7 +42,7 @@ def fingerprint(shares: Iterable[Share]) -> str:
 
 def save_partition(path: Path, shares_by_client: Mapping[str, Share]) -> None:
     """Writes who holds what as JSON."""
-    from consort.checkpoint import write_file
+    from consort.core.files import write_file
 
     clients = {
         name: _Entry(

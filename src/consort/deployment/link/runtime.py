@@ -17,7 +17,7 @@ from flwr.supercore.interceptors.http.superexec_auth import SuperExecAuthHttpInt
 from flwr.supercore.run import RunNotRunningException as RunNotRunning
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from consort.deployment.link.haste import ask_often
+from consort.deployment.link.polling import ask_often
 from consort.engines.flower import Parts
 from consort.errors import Failure
 

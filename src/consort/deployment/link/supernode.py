@@ -38,7 +38,7 @@ import sys, time
 from types import SimpleNamespace
 from flwr.supernode import start_client_internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
-from consort.deployment.link.haste import ask_often
+from consort.deployment.link.polling import ask_often
 
 ask_often()
 start_client_internal.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.5)))

@@ -1,0 +1,122 @@
+"""The commands that show what there is. Everything slow is imported inside them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from consort.cli.options import Changes, Data, Json, Quiet, RecipeName, Scale, Seed
+from consort.cli.running import default_folder, named_recipe
+from consort.errors import UsageError
+
+
+class Listing(StrEnum):
+    """What can be listed."""
+
+    algorithms = "algorithms"
+    models = "models"
+    datasets = "datasets"
+    tasks = "tasks"
+    recipes = "recipes"
+    metrics = "metrics"
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+) -> None:
+    """Write one self-contained HTML page about one run or several."""
+    from consort.report.page import write_report
+    from consort.results.comparison import runs_below
+    from consort.results.result import NoResults, Result
+
+    results, without = [], []
+    for run in sorted({run.resolve() for folder in folders for run in runs_below(folder)}):
+        try:
+            results.append(Result.load(run))
+        except NoResults as error:
+            without.append(error)
+    if not results:
+        raise without[0]
+    for reason in without:
+        typer.echo(f"left out: {reason}", err=True)
+    path = out or folders[0] / "report.html"
+    write_report(results, path)
+    typer.echo(str(path))
+
+
+def inspect(
+    recipe: RecipeName,
+    changes: Changes = [],  # noqa: B006
+    seed: Seed = None,
+    scale: Scale = None,
+    data: Data = None,
+    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="How unlike clients' pictures are; reads them all.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Show the federation before training: who holds what, with which model, for which tasks."""
+    from consort.cli.show import Screen
+    from consort.experiment.assembly import assemble
+    from consort.report import heterogeneity as unlike
+    from consort.report.inspect import write_inspection
+
+    path, loaded = named_recipe(recipe, scale, changes)
+    number = loaded.seeds[0] if seed is None else seed
+    assembly = assemble(loaded, number, data)
+    description = assembly.description
+    page = write_inspection(
+        description,
+        out or default_folder(path, scale) / "inspect.html",
+        unlike.pictures(assembly.federation) if pictures else None,
+    )
+    Screen(quiet, json).federation(description, page)
+
+
+def audit(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file, of a single run.", metavar="FILE")
+    ] = None,
+    lpips: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            help="Weights of torchvision's alexnet and alex.pth of the package lpips: "
+            "score pictures by LPIPS too.",
+            metavar="FILE FILE",
+        ),
+    ] = None,
+) -> None:
+    """Attack what runs really sent, and write a page about what leaks; several side by side."""
+    from consort.attacks.audit import audit as attack
+    from consort.cli.show_audit import show_audits
+    from consort.metrics.lpips import Lpips
+    from consort.report.audit import write_audit
+    from consort.results.result import Result
+
+    if out and len(folders) > 1:
+        raise UsageError("--out names one file, but there are several runs: each gets its own")
+    perceptual = Lpips.load(*lpips) if lpips else None
+    results = [Result.load(folder) for folder in folders]
+    audits = []
+    for folder, result in zip(folders, results, strict=True):
+        audits.append(attack(folder, perceptual=perceptual))
+        typer.echo(str(write_audit(audits[-1], result, out or folder / "audit.html")))
+    if len(folders) > 1:
+        show_audits(audits)
+
+
+def list_(what: Annotated[Listing, typer.Argument(help="What to list.")]) -> None:
+    """List what there is: algorithms, models, data sets, tasks, recipes, metrics."""
+    from consort.cli.listing import describe
+
+    described = describe(what.value)
+    width = max(map(len, described), default=0)
+    for name, text in described.items():
+        typer.echo(f"{name:<{width}}  {text}".rstrip())

@@ -1,0 +1,1 @@
+"""What server and clients share: parameters, messages, algorithms as values."""

@@ -1,1 +1,0 @@
-"""Images with an answer for every pixel."""

@@ -1,1 +1,0 @@
-"""Fingerprints: reading, scaling and pairing them."""

@@ -1,1 +1,0 @@
-"""Handwritten signatures: reading, cleaning, balancing and varying them."""

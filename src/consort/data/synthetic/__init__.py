@@ -1,1 +1,0 @@
-"""Data made in memory from a seed: the same kinds of tasks as the real sets, without files."""

@@ -1,1 +1,0 @@
-"""What protects a federation from its clients, and clients from the federation."""

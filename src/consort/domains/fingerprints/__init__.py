@@ -1,0 +1,1 @@
+"""Pairs of fingerprints: reading, scaling, pairing, matching and obfuscating them."""

@@ -1,0 +1,177 @@
+"""Collections of fingerprints in their published layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from consort.data.dataset import Dataset
+from consort.data.page import read_page
+from consort.domains.fingerprints.dataset import Images, Numbers, fingerprint_dataset
+from consort.domains.fingerprints.layout import Layout, Scan, find
+from consort.domains.fingerprints.pairs import Pairing, paired, spread
+from consort.domains.fingerprints.scaling import squared, without_frame
+from consort.errors import UsageError
+
+Size = Annotated[int, Field(ge=16)]
+Zoom = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Most = Annotated[int, Field(ge=0)]
+"""Pairs of one finger, at most; all, if 0 (of augmented ones, one)."""
+Level = Literal["Easy", "Medium", "Hard"]
+
+_SOCOFING = ("SOCOFing", "fingerprints/socofing-40")
+_FRAME = (2, 4, 2, 4)
+"""Rows and columns of the frame around every picture of SOCOFing."""
+
+
+def socofing(
+    seed: int,
+    folder: Path | None,
+    *,
+    size: Size = 96,
+    zoom: Zoom = 1.0,
+    pairs: Literal["augmented", "altered"] = "augmented",
+    per_finger: Most = 0,
+    levels: tuple[Level, ...] = ("Easy", "Medium", "Hard"),
+) -> Dataset:
+    """SOCOFing: 600 people, one print of each finger and altered copies (Shehu et al. 2018)."""
+    finger = r"(?P<finger>\d+__[MF]_(Left|Right)_[a-z]+_finger)"
+    name = "<person>__<M|F>_<hand>_<finger>_finger"
+    real = [Layout(place, f"Real/{finger}", f"Real/{name}.BMP") for place in _SOCOFING]
+    scans = find("socofing", folder, real)
+    if pairs == "altered":
+        pattern = rf"Altered/Altered-({'|'.join(levels)})/{finger}_(CR|Obl|Zcut)"
+        shown = f"Altered/Altered-<level>/{name}_<change>.BMP"
+        copies = find("socofing", folder, [Layout(p, pattern, shown) for p in _SOCOFING])
+        return _altered(scans, copies, size, zoom, per_finger)
+    return _dataset("socofing", scans, size, zoom, "augmented", per_finger, seed, framed=True)
+
+
+def fvc2002(
+    seed: int,
+    folder: Path | None,
+    *,
+    size: Size = 96,
+    zoom: Zoom = 1.0,
+    pairs: Pairing = "impressions",
+    per_finger: Most = 0,
+) -> Dataset:
+    """FVC2002: four sensors, each with 110 fingers and 8 impressions of them (Maio et al. 2002)."""
+    return _fvc("2002", seed, folder, size, zoom, pairs, per_finger)
+
+
+def fvc2004(
+    seed: int,
+    folder: Path | None,
+    *,
+    size: Size = 96,
+    zoom: Zoom = 1.0,
+    pairs: Pairing = "impressions",
+    per_finger: Most = 0,
+) -> Dataset:
+    """FVC2004: four sensors, each with 110 fingers and 8 impressions of them (Maio et al. 2004)."""
+    return _fvc("2004", seed, folder, size, zoom, pairs, per_finger)
+
+
+def _fvc(
+    year: str,
+    seed: int,
+    folder: Path | None,
+    size: int,
+    zoom: float,
+    pairs: Pairing,
+    per_finger: int,
+) -> Dataset:
+    pattern = r"(.*/)?(?P<sensor>DB\d)_[AB]/(?P<finger>\d+)_\d+"
+    shown = "DB<sensor>_<A|B>/<finger>_<impression>.tif"
+    places = f"FVC{year}", f"fingerprints/fvc{year}"
+    scans = find(f"fvc{year}", folder, [Layout(place, pattern, shown) for place in places])
+    return _dataset(f"fvc{year}", scans, size, zoom, pairs, per_finger, seed)
+
+
+def casia_fingerprint(
+    seed: int,
+    folder: Path | None,
+    *,
+    size: Size = 96,
+    zoom: Zoom = 1.0,
+    pairs: Pairing = "impressions",
+    per_finger: Most = 0,
+) -> Dataset:
+    """CASIA-FingerprintV5: 500 people, eight fingers of each, five impressions."""
+    pattern = r"\d+/[LR]/(?P<finger>\d+_[LR]\d)_\d"
+    shown = "<person>/<L|R>/<person>_<L|R><finger>_<impression>.bmp"
+    places = "CASIA-FingerprintV5(BMP)", "CASIA-FingerprintV5", "fingerprints/casia-v5"
+    scans = find("casia_fingerprint", folder, [Layout(place, pattern, shown) for place in places])
+    return _dataset("casia_fingerprint", scans, size, zoom, pairs, per_finger, seed)
+
+
+def nist_sd10(
+    seed: int,
+    folder: Path | None,
+    *,
+    size: Size = 96,
+    zoom: Zoom = 1.0,
+    per_finger: Most = 0,
+) -> Dataset:
+    """NIST Special Database 10: 5,520 rolled prints of 552 cards, converted from .pct to .png."""
+    pattern = r"(.*/)?(?P<finger>[fs]\d+)(_\d+)?"
+    places = "NIST_SD10", "sd10", "fingerprints/nist-sd10"
+    scans = find("nist_sd10", folder, [Layout(p, pattern, "f<number>.png") for p in places])
+    return _dataset("nist_sd10", scans, size, zoom, "augmented", per_finger, seed)
+
+
+def _dataset(
+    name: str,
+    scans: Sequence[Scan],
+    size: int,
+    zoom: float,
+    pairing: Pairing,
+    per_finger: int,
+    seed: int,
+    framed: bool = False,
+) -> Dataset:
+    fingers, sensors = _numbers(scans)
+    if pairing == "augmented":  # only the first impression is looked at
+        _, first = np.unique(fingers, return_index=True)
+        scans, fingers = [scans[place] for place in first], fingers[first]
+    pairs, owners = paired(
+        name, _read(scans, size, zoom, framed), fingers, pairing, per_finger, seed
+    )
+    return fingerprint_dataset(name, pairs, owners, sensors[owners] if sensors.any() else None)
+
+
+def _altered(
+    real: Sequence[Scan], copies: Sequence[Scan], size: int, zoom: float, per_finger: int
+) -> Dataset:
+    """Each real print with its altered copies, or some of them from all levels."""
+    found: dict[str, list[Scan]] = {scan.finger: [] for scan in real}
+    for copy in copies:
+        found.get(copy.finger, []).append(copy)
+    chosen = [copy for own in found.values() for copy in spread(own, per_finger)]
+    if not chosen:
+        raise UsageError("data set 'socofing' has no altered copy of any real print in it")
+    whole = dict(zip(found, _read(real, size, zoom, framed=True), strict=True))
+    originals = np.stack([whole[copy.finger] for copy in chosen])
+    pairs = np.stack([originals, _read(chosen, size, zoom, framed=True)], axis=1)
+    return fingerprint_dataset("socofing", pairs, _numbers(chosen)[0])
+
+
+def _numbers(scans: Sequence[Scan]) -> tuple[Numbers, Numbers]:
+    """The finger of every scan, counted from 0, and the sensor of every finger."""
+    fingers: dict[tuple[str, str], int] = {}
+    for scan in scans:
+        fingers.setdefault((scan.sensor, scan.finger), len(fingers))
+    _, sensors = np.unique([sensor for sensor, _ in fingers], return_inverse=True)
+    return np.array([fingers[scan.sensor, scan.finger] for scan in scans]), sensors
+
+
+def _read(scans: Sequence[Scan], size: int, zoom: float, framed: bool) -> Images:
+    pages = (read_page(scan.path) for scan in scans)
+    if framed:
+        pages = (without_frame(page, *_FRAME) for page in pages)
+    return np.stack([squared(page, size, zoom) for page in pages])

@@ -1,0 +1,1 @@
+"""Fingerprints of fingers that do not exist, on several sensors."""

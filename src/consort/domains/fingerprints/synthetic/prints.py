@@ -1,0 +1,43 @@
+"""Prints of fingers that do not exist, on several sensors: the twin of FVC2002 and SOCOFing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from consort.core.randomness import derive
+from consort.data.dataset import Dataset
+from consort.domains.fingerprints.dataset import fingerprint_dataset
+from consort.domains.fingerprints.pairs import Pairing, paired
+from consort.domains.fingerprints.synthetic.impressions import MARGIN, SENSORS, impression
+from consort.domains.fingerprints.synthetic.ridges import PERIOD, master_print
+
+
+def synthetic_fingerprints(
+    seed: int,
+    *,
+    fingers: Annotated[int, Field(ge=1)] = 40,
+    impressions: Annotated[int, Field(ge=1)] = 4,
+    sensors: Annotated[int, Field(ge=1, le=len(SENSORS))] = 3,
+    size: Annotated[int, Field(ge=32)] = 96,
+    pairs: Pairing = "impressions",
+    per_finger: Annotated[int, Field(ge=0)] = 0,
+) -> Dataset:
+    """Ridges grown along the orientation fields of invented fingers, pressed on unlike sensors."""
+    images = np.empty((fingers, impressions, size, size), dtype=np.uint8)
+    sensor = np.arange(fingers) % sensors
+    for finger, prints in enumerate(images):
+        rng = np.random.default_rng(derive(seed, "synthetic_fingerprints", finger))
+        period = PERIOD * rng.uniform(0.88, 1.12)
+        whole = master_print(rng, round(MARGIN * size), period)
+        for place in range(impressions):
+            prints[place] = impression(rng, whole, size, SENSORS[sensor[finger]])
+    numbers = np.repeat(np.arange(fingers), impressions)
+    both, owners = paired(
+        "synthetic_fingerprints", images.reshape(-1, size, size), numbers, pairs, per_finger, seed
+    )
+    return fingerprint_dataset(
+        "synthetic_fingerprints", both, owners, sensor[owners] if sensors > 1 else None
+    )

@@ -1,0 +1,1 @@
+"""Natural and medical images to classify."""

@@ -1,0 +1,1 @@
+"""Scenes with an answer for every pixel: segmentation, depth, normals, edges, key points."""

@@ -1,0 +1,114 @@
+"""Images seen nearer or farther, in part, in a mirror and in another light, with their targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from consort.data.examples import Examples
+from consort.domains.scenes.tasks.dense import DenseTask
+from consort.errors import UsageError
+from consort.tasks import Task
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Views:
+    """How each of some images is seen: how large, which part, and whether in a mirror.
+
+    `centre` is where the middle of the view is in the image, which goes from -1 to 1 both ways.
+    """
+
+    scale: Tensor
+    centre: Tensor
+    mirrored: Tensor
+
+
+def random_views(count: int, generator: Generator) -> Views:
+    """Half to double size, any part or place that fits, and half of them in a mirror."""
+    scale = 0.5 + 1.5 * torch.rand(count, generator=generator)
+    room = (1 - 1 / scale).abs()[:, None]
+    centre = room * (2 * torch.rand(count, 2, generator=generator) - 1)
+    return Views(scale, centre, torch.rand(count, generator=generator) < 0.5)
+
+
+def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Examples:
+    """The examples in these views; what lies outside of an image is black, and ignored."""
+    grid = _grid(views, examples.inputs.shape[-2:])
+    outside = (grid.abs() > 1).any(-1)
+    targets = {}
+    for name, target in examples.targets.items():
+        task = tasks[name]
+        if not isinstance(task, DenseTask):
+            raise UsageError(
+                f"local.augment varies images whose tasks have an answer for every pixel, and "
+                f"{name} has not: remove it, or that task"
+            )
+        if task.points:
+            moved = _moved(target, views, examples.inputs.shape[-2:])
+        else:
+            moved = _sampled(target, grid, "nearest").where(~_like(outside, target), task.ignored)
+        targets[name] = task.seen(moved.to(target.dtype), views.scale, views.mirrored)
+    dark = examples.inputs.amin((1, 2, 3), keepdim=True)
+    inputs = _sampled(examples.inputs, grid, "bilinear")
+    return Examples(torch.where(_like(outside, inputs), dark, inputs), targets)
+
+
+def relit(images: Tensor, generator: Generator) -> Tensor:
+    """Every image with a little more or less contrast, brightness and colour."""
+    draw = 2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1
+    contrast, brightness, colour = 1 + 0.2 * draw[0], 0.2 * draw[1], 1 + 0.3 * draw[2]
+    grey = images.mean(1, keepdim=True)
+    middle = grey.mean((2, 3), keepdim=True)
+    return middle + contrast * (grey + colour * (images - grey) - middle) + brightness
+
+
+def varied(examples: Examples, tasks: Mapping[str, Task], generator: Generator) -> Examples:
+    """All examples, each in a view and a light of its own."""
+    parts = []
+    for batch in examples.batches(_BATCH):
+        moved = seen(batch, tasks, random_views(len(batch), generator))
+        parts.append(Examples(relit(moved.inputs, generator), moved.targets))
+    return Examples.concatenate(parts) if parts else examples
+
+
+def _grid(views: Views, size: torch.Size) -> Tensor:
+    """For every pixel of the views, its place in the image: right and down, from -1 to 1."""
+    height, width = size
+    down = (2 * torch.arange(height) + 1) / height - 1
+    right = (2 * torch.arange(width) + 1) / width - 1
+    places = torch.stack(torch.meshgrid(right, down, indexing="xy"), -1).expand(
+        len(views.scale), -1, -1, -1
+    )
+    flip = torch.where(views.mirrored, -1.0, 1.0)
+    turned = torch.stack([places[..., 0] * flip[:, None, None], places[..., 1]], -1)
+    return turned / views.scale[:, None, None, None] + views.centre[:, None, None, :]
+
+
+def _sampled(values: Tensor, grid: Tensor, mode: str) -> Tensor:
+    maps = values[:, None] if values.ndim == 3 else values
+    found = F.grid_sample(maps.float(), grid, mode=mode, padding_mode="border", align_corners=False)
+    return found[:, 0] if values.ndim == 3 else found
+
+
+def _moved(points: Tensor, views: Views, size: torch.Size) -> Tensor:
+    """Points (x, y, how well seen, …) where they are in the views: the reverse of `_grid`.
+
+    Those that are not seen at all, or are outside, become zero.
+    """
+    sides = torch.tensor([size[1], size[0]])
+    turn = torch.where(views.mirrored[:, None], torch.tensor([-1.0, 1.0]), torch.ones(2))
+    stretch = (turn * views.scale[:, None])[:, None, None]
+    places = (2 * points[..., :2] / sides - 1 - views.centre[:, None, None]) * stretch
+    pixels = (places + 1) / 2 * sides
+    there = ((pixels >= 0) & (pixels < sides)).all(-1) & (points[..., 2] > 0)
+    return torch.cat([pixels, points[..., 2:]], -1).where(there[..., None], 0.0)
+
+
+def _like(mask: Tensor, values: Tensor) -> Tensor:
+    return mask if values.ndim == 3 else mask[:, None]

@@ -1,0 +1,121 @@
+"""Images of all sizes in frames of one size, with their answers for every pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from consort.domains.scenes.tasks.dense import IGNORED
+
+Bytes = NDArray[np.uint8]
+Halves = NDArray[np.float16]
+Values = NDArray[Any]
+
+Side = Annotated[int, Field(ge=8, multiple_of=4)]
+Sides = tuple[Side, Side]
+"""Height and width in pixels."""
+
+MARGIN = (124, 116, 104)
+"""The mean colour of ImageNet, which is what models see as nothing."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where an image of `shape` lies in a frame of `size`.
+
+    It is made smaller if it must be, never larger, in both directions alike, and lies in the
+    middle: so nothing is cropped, and normals keep their directions.
+    """
+
+    size: tuple[int, int]
+    shape: tuple[int, int]
+
+    @property
+    def inner(self) -> tuple[int, int]:
+        """Height and width of the image in the frame."""
+        (height, width), (tall, wide) = self.size, self.shape
+        factor = min(1.0, height / tall, width / wide)
+        return max(1, round(factor * tall)), max(1, round(factor * wide))
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """How far down and right in the frame it begins."""
+        (height, width), (tall, wide) = self.size, self.inner
+        return (height - tall) // 2, (width - wide) // 2
+
+    def image(self, pixels: Bytes) -> Bytes:
+        """The image in its frame, channels first."""
+        from PIL import Image
+
+        height, width = self.inner
+        small = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
+        framed = np.empty((*self.size, 3), dtype=np.uint8)
+        framed[:] = MARGIN
+        framed[self._place] = np.asarray(small)
+        return np.ascontiguousarray(framed.transpose(2, 0, 1))
+
+    def shrunk(self, values: Values) -> Values:
+        """Answers in the size of the image in the frame: each is that of the nearest pixel."""
+        rows, columns = (
+            ((2 * np.arange(few) + 1) * many) // (2 * few)
+            for few, many in zip(self.inner, values.shape[:2], strict=True)
+        )
+        found: Values = values[rows[:, None], columns]
+        return found
+
+    def placed(self, small: Values, around: int = IGNORED) -> Values:
+        """Answers of that size in the frame; all around is ignored."""
+        framed = np.full((*self.size, *small.shape[2:]), around, dtype=small.dtype)
+        framed[self._place] = small
+        return framed
+
+    def nothing(self) -> Bytes:
+        """What is there if an image has no labels: all is ignored."""
+        return np.full(self.size, IGNORED, dtype=np.uint8)
+
+    def labels(self, values: Values) -> Bytes:
+        """Whole numbers for every pixel, in the frame."""
+        return self.placed(self.shrunk(values).astype(np.uint8))
+
+    def depths(self, metres: Values) -> Halves:
+        """Distances in the frame, which stay what they are; where there is none, zero."""
+        return self.placed(self.shrunk(metres).astype(np.float16), around=0)
+
+    def normals(self, vectors: Values) -> Halves:
+        """Unit vectors in the frame, channels first; what has no direction is ignored."""
+        small = self.shrunk(vectors).astype(np.float32)
+        lengths = np.linalg.norm(small, axis=2, keepdims=True)
+        unit = np.where(lengths > 0.5, small / np.maximum(lengths, 0.5), np.float32(IGNORED))
+        return np.ascontiguousarray(self.placed(unit.astype(np.float16)).transpose(2, 0, 1))
+
+    def lines(self, drawn: NDArray[np.bool_]) -> Bytes:
+        """Lines in the frame, thin again if it is smaller: no line that was drawn is lost."""
+        small = np.zeros(self.inner, dtype=bool)
+        places = (
+            where * few // many
+            for where, few, many in zip(np.nonzero(drawn), self.inner, drawn.shape, strict=True)
+        )
+        small[tuple(places)] = True
+        return self.placed(small.astype(np.uint8) if self.inner == drawn.shape else _thin(small))
+
+    def borders(self, areas: Values) -> Bytes:
+        """Thin lines in the frame where the number of an area is not the mean of those around."""
+        small = np.pad(self.shrunk(areas).astype(np.int64), 1, mode="reflect")
+        around = small[:-2, 1:-1] + small[2:, 1:-1] + small[1:-1, :-2] + small[1:-1, 2:]
+        return self.placed(_thin(around != 4 * small[1:-1, 1:-1]))
+
+    @property
+    def _place(self) -> tuple[slice, slice]:
+        (top, left), (tall, wide) = self.corner, self.inner
+        return slice(top, top + tall), slice(left, left + wide)
+
+
+def _thin(lines: NDArray[np.bool_]) -> Bytes:
+    from skimage import morphology
+
+    thin: Bytes = morphology.thin(lines).astype(np.uint8)  # type: ignore[no-untyped-call]
+    return thin

@@ -1,0 +1,1 @@
+"""Encoders that make maps of features, and their decoders."""

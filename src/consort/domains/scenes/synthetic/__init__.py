@@ -1,0 +1,1 @@
+"""Furnished rooms generated from a seed, with exact answers for every pixel."""

@@ -1,0 +1,1 @@
+"""Tasks with an answer for every pixel."""

@@ -1,0 +1,76 @@
+"""Where one thing ends and another begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from consort.domains.scenes.metrics.dense import F_THRESHOLDS, best_f_measure
+from consort.domains.scenes.metrics.edges import count_matches, thinned
+from consort.domains.scenes.tasks.dense import IGNORED, DenseTask, mean_over
+from consort.tasks.task import Meter
+
+
+class EdgesMeter:
+    """The best F-measure of thin edges over one threshold for all images, and the loss."""
+
+    def __init__(self, task: Edges) -> None:
+        self.task = task
+        self.counts = torch.zeros(4, len(F_THRESHOLDS), dtype=torch.int64)
+        self.pixels, self.loss = 0, 0.0
+
+    def update(self, output: Tensor, target: Tensor) -> None:
+        """Takes one batch of logits and labels in."""
+        known = target != IGNORED
+        strengths = thinned(output[:, 0].sigmoid())
+        reach = self.task.tolerance * (target.shape[1] ** 2 + target.shape[2] ** 2) ** 0.5
+        self.counts += count_matches(strengths, target == 1, known, reach, F_THRESHOLDS)
+        self.pixels += int(known.sum())
+        self.loss += float(self.task.losses(output, target)[known].double().sum())
+
+    def compute(self) -> dict[str, float]:
+        """Nothing, if no pixel was known."""
+        if not self.pixels:
+            return {}
+        return {
+            "ods_f": best_f_measure(self.counts, beta_squared=1.0),
+            "loss": self.loss / self.pixels,
+        }
+
+
+@dataclass(frozen=True)
+class Edges(DenseTask):
+    """Whether a pixel is an edge (1) or not (0); reported by the F-measure of the best threshold.
+
+    An edge may be off by `tolerance` times the diagonal of the image.
+    """
+
+    tolerance: float = 0.0075
+    positive: float = 0.95
+    """The weight of edges in the loss; that of all else is the rest to 1."""
+    metric: str = "ods_f"
+    higher_is_better: bool = True
+
+    @property
+    def outputs(self) -> int:
+        """One logit."""
+        return 1
+
+    def losses(self, output: Tensor, target: Tensor) -> Tensor:
+        """Weighted binary cross entropy of every pixel."""
+        edge = target == 1
+        found = F.binary_cross_entropy_with_logits(
+            output[:, 0], edge.to(output.dtype), reduction="none"
+        )
+        return found * torch.where(edge, self.positive, 1 - self.positive)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Its mean over known pixels."""
+        return mean_over(self.losses(output, target), target != IGNORED)
+
+    def meter(self) -> Meter:
+        """Empty counts."""
+        return EdgesMeter(self)

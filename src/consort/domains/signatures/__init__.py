@@ -1,0 +1,1 @@
+"""Handwritten signatures: reading, cleaning, balancing, augmenting and verifying them."""

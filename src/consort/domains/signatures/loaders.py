@@ -1,0 +1,172 @@
+"""Collections of signatures in their published layouts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from consort.data.dataset import Dataset
+from consort.data.folder import natural
+from consort.domains.signatures.dataset import signature_dataset
+from consort.domains.signatures.layout import Layout, Signature, find
+from consort.domains.signatures.preprocess import Size
+from consort.domains.signatures.scan import Scan
+from consort.errors import Failure, UsageError
+
+Side = Annotated[int, Field(ge=1)]
+Sides = tuple[Side, Side]
+"""Height and width in pixels."""
+Users = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+"""The first user, counted from 0, and the first one after it that is left out again."""
+Empty = tuple[()]
+"""The canvas that is published with the data, or all users."""
+
+SIZE: Sides = (256, 256)
+
+
+def cedar(
+    folder: Path | None,
+    *,
+    size: Sides = SIZE,
+    canvas: Sides | Empty = (),
+    only_users: Users | Empty = (),
+) -> Dataset:
+    """CEDAR: 55 users with 24 genuine signatures and 24 forgeries each (Kalera et al. 2004)."""
+    original, forgery = r"original_(?P<user>\d+)_\d+", r"forgeries_(?P<user>\d+)_\d+"
+    files = "{original,forgeries}_<user>_<number>.png"
+    published = Layout(
+        "signatures", f"full_org/{original}", f"full_forg/{forgery}", f"full_{{org,forg}}/{files}"
+    )
+    reduced = Layout("signatures/cedar", rf"\d+/{original}", rf"\d+/{forgery}", f"<user>/{files}")
+    canvases = {published: (730, 1042), reduced: (180, 270)}
+    return _loaded("cedar", folder, canvases, size, canvas, only_users)
+
+
+def bhsig_bengali(
+    folder: Path | None,
+    *,
+    size: Sides = SIZE,
+    canvas: Sides | Empty = (),
+    only_users: Users | Empty = (),
+) -> Dataset:
+    """BHSig260, Bengali: 100 users, each 24 genuine and 30 forged (Pal et al. 2016)."""
+    canvases = _bhsig("Bengali", (310, 1100))
+    return _loaded("bhsig_bengali", folder, canvases, size, canvas, only_users)
+
+
+def bhsig_hindi(
+    folder: Path | None,
+    *,
+    size: Sides = SIZE,
+    canvas: Sides | Empty = (),
+    only_users: Users | Empty = (),
+) -> Dataset:
+    """BHSig260, Hindi: 160 users, each 24 genuine and 30 forged (Pal et al. 2016)."""
+    canvases = _bhsig("Hindi", (450, 1350))
+    return _loaded("bhsig_hindi", folder, canvases, size, canvas, only_users)
+
+
+def _bhsig(script: str, canvas: Size) -> dict[Layout, Size]:
+    """The user is taken from the folder: some file names carry another."""
+    letter = script[0]
+    names = (
+        rf"(?P<user>\d+)/{letter}-S-\d+-G-\d+",
+        rf"(?P<user>\d+)/{letter}-S-\d+-F-\d+",
+        f"<user>/{letter}-S-<user>-{{G,F}}-<number>.tif",
+    )
+    return {
+        Layout(f"BHSig260/{script}", *names): canvas,
+        Layout(f"signatures/bhsig260-{script.lower()}", *names): (256, 256),
+    }
+
+
+def gpds(
+    folder: Path | None,
+    *,
+    size: Sides = SIZE,
+    canvas: Sides | Empty = (),
+    only_users: Users | Empty = (),
+) -> Dataset:
+    """GPDS synthetic: up to 10,000 users, each 24 genuine and 30 forged (Ferrer et al. 2015)."""
+    layout = Layout(
+        "GPDSS10000",
+        r"(?P<user>\d+)/c-\d+-\d+",
+        r"(?P<user>\d+)/cf-\d+-\d+",
+        "<user>/{c,cf}-<user>-<number>.jpg",
+    )
+    return _loaded("gpds", folder, {layout: (952, 1360)}, size, canvas, only_users)
+
+
+def signature_folder(
+    folder: Path | None,
+    *,
+    path: str = "signatures",
+    size: Sides = SIZE,
+    canvas: Sides | Empty = (),
+    only_users: Users | Empty = (),
+) -> Dataset:
+    """Signatures of your own, in a folder for each user or as in the SigComp competitions."""
+    by_user = Layout(
+        path,
+        r"(?P<user>[^/]+)/genuine/[^/]+",
+        r"(?P<user>[^/]+)/forged/[^/]+",
+        "<user>/{genuine,forged}/*.png",
+    )
+    competition = Layout(
+        path,
+        r"[^/]*genuine[^/]*/(?P<user>\d{3})_\d+",
+        r"[^/]*forg[^/]*/\d+(?P<user>\d{3})_\d+",
+        "{Genuine,Forgeries}/[<forger>]<user>_<number>.png",
+    )
+    canvases = {by_user: None, competition: None}
+    return _loaded("signature_folder", folder, canvases, size, canvas, only_users)
+
+
+def _loaded(
+    name: str,
+    folder: Path | None,
+    canvases: Mapping[Layout, Size | None],
+    size: Size,
+    canvas: Size | Empty,
+    only_users: Users | Empty,
+) -> Dataset:
+    signatures, layout = find(name, folder, tuple(canvases))
+    users = _users(name, signatures, only_users)
+    chosen = first_of_each([signature for signature in signatures if signature.user in users])
+    scan = Scan(size, canvas or canvases[layout])
+    images = [scan.read(signature.path) for signature in chosen]
+    numbers = np.array([users[signature.user] for signature in chosen])
+    truths = np.array([signature.genuine for signature in chosen])
+    return signature_dataset(name, np.stack(images), numbers, truths, scan)
+
+
+def _users(name: str, signatures: Sequence[Signature], only: Users | Empty) -> dict[str, int]:
+    users = sorted({signature.user for signature in signatures}, key=natural)
+    chosen = users[slice(*only)] if only else users
+    if not chosen:
+        raise UsageError(
+            f"data set {name!r} has the users 0 to {len(users) - 1}: none of them is among "
+            f"only_users = {list(only)}"
+        )
+    return {user: number for number, user in enumerate(chosen)}
+
+
+def first_of_each(signatures: Sequence[Signature]) -> list[Signature]:
+    """Without files whose content a user already has in the same class: no split would be fair."""
+    unlike: dict[tuple[str, bool, bytes], Signature] = {}
+    for signature in signatures:
+        key = signature.user, signature.genuine, _digest(signature.path)
+        unlike.setdefault(key, signature)
+    return list(unlike.values())
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError as error:
+        raise Failure(f"{path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Encoders made for signatures."""

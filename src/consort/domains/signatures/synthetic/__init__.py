@@ -1,0 +1,1 @@
+"""Signatures and forgeries of users that do not exist."""

@@ -1,0 +1,1 @@
+"""Vectors to classify, for tiny models and very many clients."""

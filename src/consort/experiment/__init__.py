@@ -1,0 +1,1 @@
+"""From a recipe to runs: reading, checking, allocating data to clients, assembling."""

@@ -1,0 +1,218 @@
+"""An experiment as a TOML file: a federation, algorithms, seeds, and what papers say about it."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from consort.algorithms.registry import find_algorithm
+from consort.attacks.poisoning import Attack
+from consort.core.algorithm import Algorithm
+from consort.core.bounds import Count, CountOrNone
+from consort.core.registry import did_you_mean
+from consort.data.partition import Cut
+from consort.domains.fingerprints.obfuscation import FpDfsn
+from consort.domains.signatures.writer_dependent import WriterDependent
+from consort.errors import UsageError
+from consort.experiment.validation import Table, checked, merged
+from consort.federation.federation import Federation
+from consort.models.multitask import BatchNormPolicy
+from consort.models.registry import ModelSpec
+from consort.protection.dp import Privacy
+from consort.protection.robust import Robust
+from consort.protection.secure.settings import Secure
+from consort.results.published import Published
+from consort.run.schedule import Schedule
+from consort.training.compute import Compute
+from consort.training.local import LocalTraining
+
+_STRICT: Any = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Group:
+    """Clients that are alike. What is left out is taken from the top of the recipe."""
+
+    name: str
+    count: Count
+    data: Table | None = None
+    partition: Cut | None = None
+    model: Table | list[Table] | None = None
+    """One model, or several that the clients take in turns."""
+    tasks: list[str] = field(default_factory=list)
+    """Some of the data's tasks; all of them if empty."""
+    classes: list[int] = field(default_factory=list)
+    """Some of the data's classes, numbered anew from 0; all of them if empty."""
+    obfuscation: Table | list[Table] | None = None
+    """How the clients blur their images, or several ways that they take in turns."""
+    local: Table = field(default_factory=dict)
+    """What is different about the clients' local training, whatever the algorithm."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Unseen:
+    """Users that no client trains on: some of the recipe's own data, or those of other data."""
+
+    users: CountOrNone = 0
+    """The last so many users of `data` at the top of the recipe; clients share the others."""
+    data: Table = field(default_factory=dict)
+    """Another data set."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Recipe:
+    """Everything that decides the numbers of an experiment."""
+
+    algorithms: dict[str, Table]
+    """By name: the options of an algorithm; `kind` names the algorithm if the name does not."""
+    title: str = ""
+    about: str = ""
+    clients: Count | None = None
+    groups: list[Group] = field(default_factory=list)
+    data: Table = field(default_factory=dict)
+    partition: Cut = field(default_factory=Cut)
+    model: Table | list[Table] = field(default_factory=dict)
+    batchnorm: BatchNormPolicy = "average"
+    obfuscation: Table | list[Table] | None = None
+    run: Schedule = field(default_factory=Schedule)
+    compute: Compute = field(default_factory=Compute)
+    local: Table = field(default_factory=dict)
+    """Local training of every algorithm, unless its own `local` says otherwise."""
+    robust: Table = field(default_factory=dict)
+    """What the server does against wrong updates, unless an algorithm's own `robust` differs."""
+    privacy: Table = field(default_factory=dict)
+    """Noise on what clients send, unless an algorithm's own `privacy` differs."""
+    secure: Table | None = None
+    """If given, the server sees only means, unless an algorithm's own `secure` differs."""
+    refuse_imprints: bool = False
+    """Whether clients refuse models that are built to carry examples away."""
+    attack: Table = field(default_factory=dict)
+    """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
+    verification: WriterDependent | None = None
+    """If given, every evaluation verifies signatures with the features of what is scored."""
+    unseen: dict[str, Unseen] = field(default_factory=dict)
+    """By name: users that are verified in the last round, and that no client trains on."""
+    average_rounds: Count = 1
+    """Over how many of the last rounds tables and claims take the values at the end."""
+    seeds: list[int] = field(default_factory=lambda: [0])
+    published: list[Published] = field(default_factory=list)
+    claims: list[str] = field(default_factory=list)
+    scales: dict[str, Table] = field(default_factory=dict)
+    """Named changes to this recipe, such as `desk` and `paper`."""
+
+    wire: ClassVar[TypeAdapter[Recipe]]
+
+    def __post_init__(self) -> None:
+        if (self.clients is None) == (not self.groups):
+            raise UsageError("a recipe needs either `clients = 10` or [[groups]], and not both")
+        if not self.algorithms:
+            raise UsageError("a recipe needs at least one algorithm, such as [algorithms.fedavg]")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise UsageError(f"seeds = {self.seeds}: give at least one, and each only once")
+        for table in self.published:
+            for name in table.values:
+                if name not in self.algorithms:
+                    where = f"published numbers ({table.source})"
+                    raise UsageError(f"{where}: no algorithm {did_you_mean(name, self.algorithms)}")
+        names = [group.name for group in self.groups]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"two groups are named {name!r}: give each a name of its own")
+        self._check_unseen()
+
+    def _check_unseen(self) -> None:
+        if self.unseen and self.verification is None:
+            raise UsageError("[unseen] says who is verified in the end: add [verification]")
+        for name, table in self.unseen.items():
+            if not name.isidentifier():
+                raise UsageError(f"unseen.{name}: a name has only letters, digits and _")
+            if bool(table.users) == bool(table.data):
+                raise UsageError(f"unseen.{name} needs either `users = 10` or `data`, and not both")
+        if sum(bool(table.users) for table in self.unseen.values()) > 1:
+            raise UsageError("only one table of [unseen] can hold users out of the recipe's data")
+
+    @property
+    def held_out(self) -> int:
+        """How many users of `data` no client gets."""
+        return sum(table.users for table in self.unseen.values())
+
+    @property
+    def all_groups(self) -> list[Group]:
+        """The groups with everything filled in that they take from the top."""
+        groups = self.groups or [Group(name="client", count=self.clients or 1)]
+        return [
+            Group(
+                name=group.name,
+                count=group.count,
+                data=group.data or self.data,
+                partition=group.partition or self.partition,
+                model=group.model or self.model,
+                obfuscation=self.obfuscation if group.obfuscation is None else group.obfuscation,
+                tasks=group.tasks,
+                classes=group.classes,
+                local=group.local,
+            )
+            for group in groups
+        ]
+
+    def models_of(self, group: Group) -> list[ModelSpec]:
+        """The checked models of a group, to be taken in turns."""
+        tables = group.model if isinstance(group.model, list) else [group.model or {}]
+        return [ModelSpec.of(table) for table in tables or [{}]]
+
+    def obfuscations_of(self, group: Group) -> list[FpDfsn | None]:
+        """The checked obfuscations of a group, to be taken in turns; none, unless it has some."""
+        if not isinstance(group.obfuscation, list):
+            found = group.obfuscation
+            return [None if found is None else checked(FpDfsn, found, "obfuscation")]
+        return [checked(FpDfsn, table, "obfuscation") for table in group.obfuscation] or [None]
+
+    def local_of(self, group: Group) -> Table:
+        """What is different about the local training of a group, checked."""
+        training = checked(LocalTraining, group.local, f"groups.{group.name}.local")
+        return {key: getattr(training, key) for key in group.local}
+
+    def algorithm(self, name: str) -> Algorithm[Any]:
+        """One of the recipe's algorithms with its checked options."""
+        if name not in self.algorithms:
+            raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
+        options = {k: v for k, v in self.algorithms[name].items() if k not in _AROUND}
+        kind = find_algorithm(str(options.pop("kind", name)))
+        own = options.get("local", {})
+        options["local"] = self.local | own if isinstance(own, dict) else own
+        algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
+        return algorithm
+
+    def around(self, name: str) -> Around:
+        """What is done around one of the recipe's algorithms."""
+        own = self.algorithms[name]
+        tables = {key: merged(getattr(self, key) or {}, own.get(key, {})) for key in _AROUND}
+        private = self.privacy or "privacy" in own
+        secure = self.secure is not None or "secure" in own
+        return Around(
+            checked(Robust, tables["robust"], "robust"),
+            checked(Attack, tables["attack"], "attack"),
+            checked(Privacy, tables["privacy"], "privacy") if private else None,
+            checked(Secure, tables["secure"], "secure") if secure else None,
+        )
+
+
+@dataclass(frozen=True)
+class Around:
+    """Defences and attacks, which no algorithm knows of."""
+
+    robust: Robust
+    attack: Attack
+    privacy: Privacy | None
+    secure: Secure | None
+
+    def clients(self, federation: Federation, seed: int) -> Federation:
+        """The federation as it is then: attackers' data, and noise and masks on what is sent."""
+        return self.attack.on_data(federation, seed).protected(self.privacy, self.secure)
+
+
+_AROUND = ("robust", "attack", "privacy", "secure")
+Recipe.wire = TypeAdapter(Recipe)

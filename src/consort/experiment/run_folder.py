@@ -1,0 +1,128 @@
+"""What the folder of a run says about it, and whether a run may go on there."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import consort
+from consort.core.files import write_file
+from consort.data.partition import Share, fingerprint, load_partition, save_partition
+from consort.errors import Failure, UsageError
+from consort.experiment.loading import recipe_of
+from consort.experiment.recipe import Recipe
+
+_DECIDES = ("algorithm", "seed", "recipe", "partition")
+_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "scales")
+"""Keys of a recipe that decide no number of a run."""
+
+
+def about_run(recipe: Recipe, name: str, seed: int) -> dict[str, Any]:
+    """What `run.json` says about the algorithm and the machine."""
+    algorithm = recipe.algorithm(name)
+    return {
+        "algorithm": name,
+        "kind": type(algorithm).__name__,
+        "description": (type(algorithm).__doc__ or "").partition("\n")[0],
+        "reports": algorithm.reports,
+        "seed": seed,
+        "rounds": recipe.run.rounds,
+        "environment": environment(),
+    }
+
+
+def environment() -> dict[str, Any]:
+    """What a reader needs to judge timings and to repeat a run."""
+    cpu = ""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = lines[0].partition(":")[2].strip() if lines else ""
+    return {
+        "consort": consort.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+    }
+
+
+def deciding(recipe: dict[str, Any], algorithm: str) -> dict[str, Any]:
+    """Of a recipe as it is written down, what decides the numbers of one algorithm."""
+    settings = {key: value for key, value in recipe.items() if key not in _TELLS}
+    return settings | {"algorithms": {algorithm: recipe["algorithms"].get(algorithm)}}
+
+
+def _decisive(description: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for a run to go on."""
+    recipe = deciding(description["recipe"], description["algorithm"])
+    return {key: description[key] for key in _DECIDES} | {"recipe": recipe}
+
+
+def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] | None) -> None:
+    """Writes the description down, or checks that it is still the one written there.
+
+    There are no shares where each client has data of its own.
+    """
+    path = folder / "run.json"
+    if path.exists():
+        written = read_description(folder)
+        filled = _filled_in(written["recipe"], str(path))
+        before, now = _decisive(written | {"recipe": filled}), _decisive(description)
+        for key in _DECIDES:
+            if before[key] != now[key]:
+                raise UsageError(
+                    f"{folder} holds a run with another {key}: choose another --out, or delete it"
+                )
+        if shares is not None:
+            _check_partition(folder / "partition.json", written["partition"])
+        if written["recipe"] != description["recipe"]:  # what only tells readers something
+            told = written | {key: description[key] for key in ("title", "recipe")}
+            write_file(path, json.dumps(told, indent=1).encode())
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    if shares is not None:
+        save_partition(folder / "partition.json", shares)
+    write_file(path, json.dumps(description, indent=1).encode())
+
+
+def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
+    """A recipe as this version writes it down: keys that came later have their defaults."""
+    filled: dict[str, Any] = json.loads(Recipe.wire.dump_json(written_recipe(written, source)))
+    return filled
+
+
+def _check_partition(path: Path, expected: str) -> None:
+    if fingerprint(load_partition(path).values()) != expected:
+        raise Failure(f"{path} was changed since the run began")
+
+
+_NEEDED = (*_DECIDES, "rounds", "workers", "data")
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `run.json` says about the run in a folder."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise UsageError(f"{folder} holds no run: there is no run.json in it")
+    try:
+        description: dict[str, Any] = json.loads(path.read_text())
+        missing = [key for key in _NEEDED if key not in description]
+    except (ValueError, TypeError) as error:
+        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
+    if missing:
+        raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
+    return description
+
+
+def written_recipe(written: dict[str, Any], source: str) -> Recipe:
+    """The recipe that `run.json` holds."""
+    return recipe_of({key: value for key, value in written.items() if value is not None}, source)

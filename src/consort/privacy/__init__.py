@@ -1,1 +1,0 @@
-"""What keeps clients' data to themselves, and what does not."""

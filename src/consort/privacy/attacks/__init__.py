@@ -1,1 +1,0 @@
-"""What somebody who sees a client's messages, or its model, can find out about its examples."""

@@ -1,0 +1,1 @@
+"""Protections around any algorithm: differential privacy, secure aggregation, robust rules."""

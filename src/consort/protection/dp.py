@@ -1,0 +1,167 @@
+"""Differential privacy for what clients send, with an account of what it has cost so far.
+
+McMahan, Ramage, Talwar and Zhang: Learning Differentially Private Recurrent Language Models, ICLR
+2018 (whole clients); Abadi et al.: Deep Learning with Differential Privacy, CCS 2016 (examples).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import torch
+from annotated_types import Gt, Lt
+from pydantic import Strict
+from torch import Generator, Tensor, nn
+
+from consort.aggregation.robust import clipped
+from consort.core.bounds import Positive
+from consort.core.messages import Payload
+from consort.core.params import Params
+from consort.errors import Failure, UsageError
+from consort.protection.updates import reworked
+
+if TYPE_CHECKING:
+    from consort.core.algorithm import Algorithm
+    from consort.core.messages import State
+    from consort.federation.federation import Federation
+    from consort.tasks import Task
+
+LEDGER = "privacy ledger"
+"""Where a client remembers what it has spent: [sampling rate, steps], once for every rate."""
+PUBLIC = ("examples",)
+"""Entries of an answer that are sent as they are, and that nothing is promised for."""
+TRAINS_BY_STEPS_ALONE = (
+    *("cfl", "ditto", "fedamp", "fedavg", "fedavg_ft", "fedbabu", "fedmgda"),
+    *("fedmtl", "fedper", "fedprox", "fedrep", "local_only", "scaffold"),
+)
+"""Algorithms that learn from training data by nothing but `local.run` with its usual objective."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Whom the noise hides: one `example` among a client's, or a whole `client`."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    level: Literal["client", "example"]
+    """`client`: every answer is clipped and gets noise; `example`: every step of training."""
+    clip: Positive = 1.0
+    """Largest length of an answer's update, or of one example's gradient."""
+    noise: Positive = 1.0
+    """Deviation of the noise, in units of `clip`."""
+    delta: Annotated[float, Strict(), Gt(0), Lt(1)] = 1e-5
+    """The probability with which epsilon may not hold."""
+
+    def check(self, federation: Federation, algorithm: Algorithm[Any]) -> None:
+        """Refuses what the guarantee would not cover, and a machine that cannot count it."""
+        _accountant()
+        if self.level == "client":
+            return
+        kind = type(algorithm).__module__.rpartition(".")[2]
+        if kind not in TRAINS_BY_STEPS_ALONE:
+            raise UsageError(
+                f"privacy.level = 'example' covers training steps, but {kind} may learn from "
+                f"its data in other ways: use {', '.join(TRAINS_BY_STEPS_ALONE)}, or "
+                "privacy.level = 'client'"
+            )
+        for client in federation.client_ids:
+            trained = algorithm.with_local(federation.members[client].local)
+            if getattr(getattr(trained, "local", None), "balance", False):
+                raise UsageError(
+                    "privacy.level = 'example' counts each example once: no local.balance"
+                )
+            _refuse_batchnorm(client, federation.blueprint(client).model)
+            _refuse_comparisons(client, federation.members[client].tasks)
+
+    def protected(
+        self, content: Payload, received: Payload, state: State, generator: Generator
+    ) -> Payload:
+        """What may be sent in the place of an answer; what nothing is promised for is refused."""
+        for key, value in content.items():
+            if key not in PUBLIC and not _is_parameters(value):
+                raise Failure(
+                    f"its answer has {key!r}, which privacy.level = {self.level!r} cannot hide: "
+                    "choose an algorithm that sends only parameters, or remove [privacy]"
+                )
+        if self.level == "example" or not any(key not in PUBLIC for key in content):
+            return content
+        spend(state, 1.0, 1)
+        return reworked(content, received, lambda update: self._noised(update, generator))
+
+    def _noised(self, update: Params, generator: Generator) -> Params:
+        within = clipped(update, self.clip)
+        noise = noise_like(within.values(), self.noise * self.clip, generator)
+        return within + Params(dict(zip(within, noise, strict=True)))
+
+    def epsilon(self, state: State) -> float:
+        """What a client with this memory has spent."""
+        ledger = tuple((rate, steps) for rate, steps in state.get(LEDGER, ()))
+        return spent(ledger, self.noise, self.delta)
+
+
+def spend(state: State, rate: float, steps: int) -> None:
+    """Writes down that each example was used with this probability in so many steps."""
+    ledger: dict[float, int] = dict(state.get(LEDGER, ()))
+    ledger[rate] = ledger.get(rate, 0) + steps
+    state[LEDGER] = [[used, count] for used, count in sorted(ledger.items())]
+
+
+@lru_cache(maxsize=4096)
+def spent(ledger: Sequence[tuple[float, int]], noise: float, delta: float) -> float:
+    """The epsilon of all these steps together, by Rényi differential privacy."""
+    if not ledger:
+        return 0.0
+    accountant = _accountant()()
+    accountant.history = [(noise, rate, steps) for rate, steps in ledger]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the best order is at an end: still a valid bound
+        return float(accountant.get_epsilon(delta, alphas=_ORDERS))
+
+
+_ORDERS = [1 + x / 20 for x in range(1, 200)] + [*range(11, 64)] + [2.0**x for x in range(6, 16)]
+
+
+def noise_like(tensors: Iterable[Tensor], deviation: float, generator: Generator) -> list[Tensor]:
+    """Gaussian noise of these shapes."""
+    return [torch.randn(t.shape, generator=generator, dtype=t.dtype) * deviation for t in tensors]
+
+
+def _accountant() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from opacus.accountants import RDPAccountant
+    except ImportError as error:
+        raise UsageError(
+            "[privacy] needs Opacus to count what is spent: pip install 'fedconsort[privacy]'"
+        ) from error
+    return RDPAccountant
+
+
+def _is_parameters(value: Any) -> bool:
+    """Of anything else, keys and shapes may tell what a client holds: which classes, how many."""
+    many = isinstance(value, list | tuple)
+    return isinstance(value, Params) or (many and all(isinstance(v, Params) for v in value))
+
+
+def _refuse_comparisons(client: str, tasks: Mapping[str, Task]) -> None:
+    for name, task in tasks.items():
+        if getattr(task, "compares_examples", False):
+            raise UsageError(
+                f"privacy.level = 'example' needs a loss of every example alone, but {name} of "
+                f"client {client} compares examples: use privacy.level = 'client'"
+            )
+
+
+def _refuse_batchnorm(client: str, model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise UsageError(
+                f"privacy.level = 'example' needs gradients of single examples, but BatchNorm "
+                f"({name} in the model of client {client}) mixes them: choose a model without it, "
+                "or privacy.level = 'client'"
+            )

@@ -1,0 +1,1 @@
+"""What runs measured: results, tables, comparisons and claims."""

@@ -1,0 +1,82 @@
+"""Results as one long table, written line by line so that a crash loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from consort.core.row import Row
+from consort.errors import Failure
+
+
+class History:
+    """The rows of one run, in a file of JSON lines (or in memory, without a path)."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._rows: list[Row] = []
+        self._waiting: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """Takes a row in; it is written at the next `flush`."""
+        self._waiting.append(row)
+
+    def flush(self) -> int:
+        """Writes what is waiting; returns the length of the file."""
+        if self.path is None:
+            self._rows += self._waiting
+            self._waiting.clear()
+            return len(self._rows)
+        with self.path.open("ab") as file:
+            file.write("".join(map(_line, self._waiting)).encode())
+            file.flush()
+            os.fsync(file.fileno())
+            self._waiting.clear()
+            return file.tell()
+
+    def cut(self, length: int) -> None:
+        """Forgets everything after a length that `flush` returned."""
+        self._waiting.clear()
+        if self.path is None:
+            del self._rows[length:]
+            return
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size < length:
+            raise Failure(f"{self.path} was cut short: results of finished rounds are missing")
+        if size > length:
+            with self.path.open("r+b") as file:
+                file.truncate(length)
+
+    def __iter__(self) -> Iterator[Row]:
+        if self.path is None:
+            yield from self._rows
+        elif self.path.exists():
+            yield from _read(self.path)
+
+
+_TEXTS = ("client", "task", "split", "model", "part")
+_quoted = lru_cache(maxsize=1 << 16)(json.dumps)
+
+
+def _line(row: Row) -> str:
+    """One row as JSON, put together by hand: a thousand clients have many rows a round."""
+    round_, metric, value, *texts, n = row
+    what = f'"metric":{_quoted(metric)},"value":{json.dumps(value)}'
+    for name, text in zip(_TEXTS, texts, strict=True):
+        if text:
+            what += f',"{name}":{_quoted(text)}'
+    return f'{{"round":{round_},{what},"n":{n}}}\n'
+
+
+def _read(path: Path) -> Iterable[Row]:
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            yield Row(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            if number == len(lines):
+                return  # the run was killed while writing this line
+            raise Failure(f"{path}, line {number}: not a row of results") from error

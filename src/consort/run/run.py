@@ -1,0 +1,243 @@
+"""Rounds 1…R of one algorithm on one federation, which can be killed and resumed."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from consort.attacks.poisoning import Attack, Attacked
+from consort.core import files
+from consort.core.algorithm import Algorithm, Clients
+from consort.core.engine import Engine
+from consort.core.messages import Call, Reply, averaging
+from consort.core.row import Row
+from consort.engines.embedded import Embedded
+from consort.engines.host import ClientHost
+from consort.engines.middleware import Checked, Faulty, Metered, Policed
+from consort.engines.states import StateStore
+from consort.engines.workers import Workers
+from consort.errors import ClientFailed, NoReplies, UsageError
+from consort.federation.federation import Federation
+from consort.federation.participation import cohort
+from consort.protection.robust import Clipped, Robust
+from consort.protection.secure.server import Secured
+from consort.run.history import History
+from consort.run.observer import Watcher
+from consort.run.rows import rows_of_scores, rows_of_work
+from consort.run.schedule import Schedule
+
+_PATTERN = "round-*.ckpt"
+
+
+@dataclass
+class Run:
+    """One algorithm, one federation, one seed; everything it leaves behind is in `folder`."""
+
+    federation: Federation
+    algorithm: Algorithm[Any]
+    schedule: Schedule = field(default_factory=Schedule)
+    seed: int = 0
+    folder: Path | None = None
+    workers: int = 1
+    watcher: Watcher = field(default_factory=Watcher)
+    engine: Callable[[ClientHost], Engine] | None = None
+    """Starts what carries the calls; if not given, this process or so many workers."""
+    robust: Robust = field(default_factory=Robust)
+    attack: Attack = field(default_factory=Attack)
+
+    def __post_init__(self) -> None:
+        if self.algorithm.pools_data:
+            self.federation = self.federation.pooled()
+        if self.federation.privacy:
+            self.federation.privacy.check(self.federation, self.algorithm)
+        self.robust.check(len(self._present(1)))
+        if self.federation.secure:
+            present = len(self._present(1))
+            self.federation.secure.check(self.algorithm, present, self.robust, self.attack)
+        self.history = History(self.folder and self.folder / "history.jsonl")
+        self.server: Any = None
+        self._done = 0
+
+    def go(self) -> History:
+        """Runs to the end, from the beginning or from where an earlier go was cut off."""
+        self.federation.compute.apply()
+        with ExitStack() as stack:
+            if self.folder:
+                stack.enter_context(files.held(self.folder))
+            if not self._restore():
+                self.server = self.algorithm.start(self.federation.roster)
+            if self._done < self.schedule.rounds:
+                engine = self._secured(self._engine(stack))
+                for round_ in range(self._done + 1, self.schedule.rounds + 1):
+                    self._round(round_, engine)
+        return self.history
+
+    def saved(self, back: int = 0) -> dict[str, Any] | None:
+        """What the last finished round left: `round`, `server`, and the length of `history`.
+
+        The round before it is one step `back`; older ones are not kept.
+        """
+        found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
+        if len(found) <= back:
+            return None
+        state = self.algorithm.state_type()
+        content: dict[str, Any] = files.load(found[-1 - back], {state.__name__: state})
+        return content
+
+    def once_more(
+        self, round_: int, server: Any, store: StateStore, wrap: Callable[[Engine], Engine]
+    ) -> Any:
+        """The server's state after a round that is made again from the state before it.
+
+        Clients remember what is in `store`, and `wrap` may listen; the run itself stays as it is.
+        """
+        self.federation.compute.apply()
+        with ExitStack() as stack:
+            engine = self._secured(wrap(self._engine(stack, store)))
+            try:
+                clients = self._clients(self._present(round_), round_, engine)
+                with averaging(self.robust):
+                    return self.algorithm.round(server, clients)
+            except NoReplies:
+                return server
+
+    def _round(self, round_: int, engine: Engine) -> None:
+        start = time.perf_counter()
+        present = self._present(round_)
+        self.watcher.round_started(round_, len(present))
+        clients = self._clients(present, round_, engine)
+        try:
+            with averaging(self.robust) as taken:
+                self.server = self.algorithm.round(self.server, clients)
+            if not taken and self.robust.rule != "mean":
+                raise UsageError(
+                    f"{type(self.algorithm).__name__} takes no mean of its clients' answers that "
+                    f"robust.rule = {self.robust.rule!r} could replace: remove the rule, or choose "
+                    "an algorithm that averages, such as fedavg"
+                )
+            self._keep(clients.notes)
+        except NoReplies as error:
+            self.watcher.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
+        self._note(round_, "seconds", time.perf_counter() - start)
+        last = round_ == self.schedule.rounds
+        every = self.schedule.evaluate_every
+        if last or (every and round_ % every == 0):
+            self._evaluate(round_, engine)
+        self._note(round_, "peak_memory_mib", _peak_memory())
+        self._save(round_)
+
+    def _present(self, round_: int) -> tuple[str, ...]:
+        ids = self.federation.client_ids
+        return cohort(ids, self.schedule.participation, self.seed, round_)
+
+    def _clients(
+        self, ids: tuple[str, ...], round_: int, engine: Engine, evaluation: bool = False
+    ) -> Clients:
+        return Clients(
+            ids=ids,
+            round=round_,
+            rounds=self.schedule.rounds,
+            seed=self.seed,
+            engine=engine,
+            population=len(self.federation.client_ids),
+            evaluation=evaluation,
+        )
+
+    def _evaluate(self, round_: int, engine: Engine) -> None:
+        ids = self.federation.evaluation_ids
+        start = time.perf_counter()
+        clients = self._clients(ids, round_, engine, True)
+        replies = self.algorithm.evaluate(self.server, clients)
+        self._note(round_, "evaluation_seconds", time.perf_counter() - start)
+        for client, content in replies.items():
+            for name, found in content.items():
+                if isinstance(found, Mapping):
+                    self._keep(rows_of_scores(round_, client, name, found))
+                else:
+                    clients.note(name, {client: found})
+        self._keep(clients.notes)
+        self.watcher.evaluated(round_, replies)
+
+    def _engine(self, stack: ExitStack, store: StateStore | None = None) -> Engine:
+        folder = self.folder and self.folder / "clients"
+        if folder is None and (self.engine or self.workers > 1):  # processes share states on disk
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
+        if self.federation.verification:
+            import sklearn.svm  # noqa: F401 - once, and not in every worker
+
+        host = ClientHost(
+            self.federation,
+            self.algorithm,
+            self.seed,
+            self.schedule.rounds,
+            store or StateStore(folder),
+            self.schedule.tuning_epochs,
+        )
+        engine = self._start_engine(host)
+        stack.callback(engine.close)
+        attackers = self.attack.attackers(self.federation.client_ids, self.seed)
+        if attackers:
+            engine = Attacked(engine, self.attack, attackers)
+        engine = Metered(engine, self._record)
+        engine = Checked(engine, host.federation.shapes)
+        if self.robust.clip:
+            engine = Clipped(engine, self.robust.clip)
+        if self.schedule.dropout or self.schedule.stragglers:
+            engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
+        return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)
+
+    def _secured(self, engine: Engine) -> Engine:
+        """What hides answers stands nearest to the server: all else sees only masked ones."""
+        secure = self.federation.secure
+        if secure is None:
+            return engine
+        return Secured(engine, secure, self.algorithm, self.watcher.failed)
+
+    def _start_engine(self, host: ClientHost) -> Engine:
+        if self.engine:
+            return self.engine(host)
+        return Workers(host, self.workers) if self.workers > 1 else Embedded(host)
+
+    def _record(self, call: Call, reply: Reply, down: dict[str, int], up: dict[str, int]) -> None:
+        if not call.evaluation:
+            flops = self.federation.compute.count_flops
+            self._keep(rows_of_work(call, reply, down, up, flops))
+        self.watcher.answered(call)
+
+    def _keep(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.history.add(row)
+
+    def _note(self, round_: int, metric: str, value: float) -> None:
+        self.history.add(Row(round_, metric, value))
+
+    def _save(self, round_: int) -> None:
+        length = self.history.flush()
+        self._done = round_
+        if self.folder is None:
+            return
+        content = {"round": round_, "history": length, "server": self.server}
+        files.save(self.folder / f"round-{round_:06d}.ckpt", content, durable=True)
+        for old in sorted(self.folder.glob(_PATTERN))[:-2]:
+            old.unlink()
+
+    def _restore(self) -> bool:
+        content = self.saved()
+        if content is None:
+            self._done = 0
+            self.history.cut(0)
+            return False
+        self._done, self.server = content["round"], content["server"]
+        self.history.cut(content["history"])
+        return True
+
+
+def _peak_memory() -> float:
+    """The largest resident size of this process so far, in MiB (Linux counts in KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

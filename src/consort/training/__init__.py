@@ -1,0 +1,1 @@
+"""What happens on a client: its data and model during one call, local training, scoring."""

@@ -1,0 +1,43 @@
+"""What two models of the same tasks learn from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from consort.core.params import has_role
+from consort.training.objectives import Adjust
+from consort.training.optimizers import clip_by_norm
+
+
+def divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """How far a teacher's probabilities are from the student's: KL(teacher, student), a mean.
+
+    Outputs are logits of classes, or one logit per example, which stands against zero.
+    The teacher learns nothing from it.
+    """
+    if student.ndim == 1:
+        student, teacher = (F.pad(logit[:, None], (0, 1)) for logit in (student, teacher))
+    known = F.log_softmax(teacher.detach(), 1)
+    return (known.exp() * (known - F.log_softmax(student, 1))).sum(1).mean()
+
+
+def clip_apart(limit: float, *roles: str) -> Adjust:
+    """Limits the length of the gradient of each of these roles, and of all the rest, by itself."""
+
+    def adjust(names: Sequence[str], _: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor]:
+        clipped = list(grads)
+        owners = [next((role for role in roles if has_role(n, role)), "") for n in names]
+        for owner in set(owners):
+            mine = [other == owner for other in owners]
+            places = list(compress(range(len(grads)), mine))
+            for place, grad in zip(
+                places, clip_by_norm([grads[i] for i in places], limit), strict=True
+            ):
+                clipped[place] = grad
+        return clipped
+
+    return adjust

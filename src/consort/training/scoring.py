@@ -1,0 +1,83 @@
+"""Measures a model on a client's validation and test examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from consort.core.messages import Payload
+from consort.data.examples import Examples, Splits
+from consort.models.multitask import MultiTaskModel
+from consort.tasks import Calibrated, Meter, Task
+
+BATCH = 200  # larger batches leave the cache and are slower
+ATTACK_SUCCESS = "attack_success"
+"""The share of marked test examples for which a model says what an attacker wants."""
+_PIXELS = 1 << 19  # of a batch, where outputs are as large as images
+
+
+def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Payload:
+    """`{split: {"n": examples, "tasks": {task: {metric: value}}}}`; empty splits are left out."""
+    if model.batchnorm == "recompute":
+        recompute_statistics(model, data.train)
+    model.eval()
+    splits = {"validation": data.validation, "test": data.test}
+    read = {name: metered(model, tasks, part) for name, part in splits.items() if len(part)}
+    for name, meter in read.get("test", {}).items():
+        if "validation" in read and isinstance(meter, Calibrated):
+            meter.calibrate(read["validation"][name])
+    found: Payload = {
+        name: {"n": len(splits[name]), "tasks": {t: meter.compute() for t, meter in meters.items()}}
+        for name, meters in read.items()
+    }
+    if data.marked is not None and len(data.marked):
+        for name, metrics in measure(model, tasks, data.marked).items():
+            found["test"]["tasks"][name][ATTACK_SUCCESS] = metrics["accuracy"]
+    return found
+
+
+def measure(
+    model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
+) -> dict[str, dict[str, float]]:
+    """Every metric of every task, in the mode (training or evaluation) the model is in."""
+    return {name: meter.compute() for name, meter in metered(model, tasks, examples).items()}
+
+
+@torch.inference_mode()
+def metered(
+    model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
+) -> dict[str, Meter]:
+    """A meter for every task that has seen all examples."""
+    meters = {name: task.meter() for name, task in tasks.items()}
+    for batch in examples.batches(batch_size(tasks, examples)):
+        outputs = model(batch.inputs, tasks)
+        for name, meter in meters.items():
+            meter.update(outputs[name], batch.targets[name])
+    return meters
+
+
+def batch_size(tasks: Mapping[str, Task], examples: Examples) -> int:
+    """How many examples are scored at a time."""
+    if not any(getattr(task, "dense", False) for task in tasks.values()):
+        return BATCH
+    return max(1, min(BATCH, _PIXELS // examples.inputs[0, 0].numel()))
+
+
+@torch.inference_mode()
+def recompute_statistics(model: nn.Module, examples: Examples) -> None:
+    """Replaces BatchNorm's running statistics by the plain mean over the batches of `examples`."""
+    layers = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None
+    model.train(len(examples) > 1)
+    try:
+        for batch in examples.batches(BATCH):
+            if len(batch) > 1:
+                model(batch.inputs)
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum

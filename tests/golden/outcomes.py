@@ -1,0 +1,147 @@
+"""What a recipe comes to, and the file in which it is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from consort.engines.choice import EngineChoice
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import load_recipe
+
+HERE = Path(__file__).parent
+RECIPES = sorted(path.stem for path in (HERE / "recipes").glob("*.toml"))
+SEED = 0
+OF_THE_MACHINE = {"seconds", "evaluation_seconds", "peak_memory_mib"}
+"""Metrics that differ from run to run."""
+
+Key = tuple[int, str, str, str, str, str, str, int]
+"""Round, metric, client, task, split, model, part, number of examples."""
+
+
+class Outcome(NamedTuple):
+    """The rows of one run, in the order of their keys, and a digest of the server's last state."""
+
+    rows: list[tuple[Key, float]]
+    server: str
+
+
+def outcomes(recipe: str, folder: Path, workers: int = 1) -> dict[str, Outcome]:
+    """Runs every algorithm of a recipe, as the command does."""
+    loaded = load_recipe(HERE / "recipes" / f"{recipe}.toml")
+    found = {}
+    for name in loaded.algorithms:
+        run = prepare_run(loaded, name, SEED, folder / name, engine=EngineChoice(workers=workers))
+        rows = [
+            ((row.round, row.metric, *row[3:]), row.value)
+            for row in run.go()
+            if row.metric not in OF_THE_MACHINE
+        ]
+        # Workers may answer in another order, and equal keys come in the order of their calls.
+        found[name] = Outcome(sorted(rows, key=lambda row: row[0]), digest(run.server))
+    return found
+
+
+def digest(value: Any) -> str:
+    """A digest of all numbers and texts in a value, whatever its records are called."""
+    total = hashlib.sha256()
+    for piece in _pieces(value):
+        total.update(len(piece).to_bytes(8, "big") + piece)
+    return total.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, torch.Tensor):
+        yield f"{value.dtype} {tuple(value.shape)}".encode()
+        yield value.detach().contiguous().cpu().numpy().tobytes()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        yield from _pieces(fields)
+    elif isinstance(value, Mapping):
+        yield f"{len(value)} entries".encode()
+        for key in sorted(value, key=str):
+            yield str(key).encode()
+            yield from _pieces(value[key])
+    elif isinstance(value, list | tuple):
+        yield f"{len(value)} items".encode()
+        for item in value:
+            yield from _pieces(item)
+    elif value is None or isinstance(value, bool | int | float | str):
+        yield repr(value).encode()
+    else:
+        raise TypeError(f"no digest of a {type(value).__name__}")
+
+
+def machine() -> dict[str, str]:
+    """What decides the last bits of arithmetic."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "torch": torch.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu": names[0] if names else "",
+    }
+
+
+def write(recipe: str, found: Mapping[str, Outcome]) -> None:
+    """Records outcomes in a small file, in which what many rows share is written once.
+
+    A row is the place of its key in `keys`, and a value; a key is the places of what was measured
+    in `whats` and of whom in `whos`. JSON writes the shortest decimals that give the same float
+    again, so nothing is rounded.
+    """
+    keys = sorted({key for outcome in found.values() for key, _ in outcome.rows})
+    places = {key: place for place, key in enumerate(keys)}
+    whats, whos = sorted({_what(key) for key in keys}), sorted({_who(key) for key in keys})
+    content = {
+        "machine": machine(),
+        "whats": whats,
+        "whos": whos,
+        "keys": [(whats.index(_what(key)), whos.index(_who(key))) for key in keys],
+        "runs": {
+            name: {
+                "server": outcome.server,
+                "keys": [places[key] for key, _ in outcome.rows],
+                "values": [value for _, value in outcome.rows],
+            }
+            for name, outcome in found.items()
+        },
+    }
+    _path(recipe).write_text(json.dumps(content, separators=(",", ":")) + "\n")
+
+
+def read(recipe: str) -> tuple[dict[str, str], dict[str, Outcome]]:
+    """The machine on which outcomes were recorded, and the outcomes."""
+    content = json.loads(_path(recipe).read_text())
+    whats, whos = content["whats"], content["whos"]
+    keys = [_key(whats[what], whos[who]) for what, who in content["keys"]]
+    found = {}
+    for name, run in content["runs"].items():
+        chosen = [keys[place] for place in run["keys"]]
+        found[name] = Outcome(list(zip(chosen, run["values"], strict=True)), run["server"])
+    return content["machine"], found
+
+
+def _what(key: Key) -> tuple[int, str, str, str, str, str]:
+    round_, metric, _, task, split, model, part, _ = key
+    return round_, metric, task, split, model, part
+
+
+def _who(key: Key) -> tuple[str, int]:
+    return key[2], key[7]
+
+
+def _key(what: Sequence[Any], who: Sequence[Any]) -> Key:
+    (round_, metric, task, split, model, part), (client, n) = what, who
+    return round_, metric, client, task, split, model, part, n
+
+
+def _path(recipe: str) -> Path:
+    return HERE / "numbers" / f"{recipe}.json"

@@ -1,0 +1,239 @@
+"""A run remembers its clients: it goes on without one whose admission was taken back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedconsort[flower]'")
+
+from tests.institutions import NAMES, STUDY, Institutions, groups
+from tests.letters import PostOffice, participants
+from tests.unit.cli.command import measured, server_bytes
+
+from consort.core.messages import Call, Reply
+from consort.deployment.credentials import ClientCredentials
+from consort.deployment.server import Server
+from consort.deployment.stack import Hub
+from consort.deployment.status import current_status
+from consort.engines.embedded import Embedded
+from consort.engines.middleware import Absent, Wrapper
+from consort.errors import Failure, UsageError
+from consort.experiment.assembly import prepare_run
+from consort.experiment.loading import load_recipe, recipe_of
+from consort.experiment.recipe import Recipe
+from consort.run.observer import Watcher
+
+REVOKED = "b-0"
+ALGORITHMS = "[algorithms.ditto]\n[algorithms.ifca]\nclusters = 2\n"
+
+
+class Killed(BaseException):
+    pass
+
+
+@dataclass
+class Near:
+    """A hub whose clients are in this process."""
+
+    post: PostOffice
+    revoked: set[str] = field(default_factory=set)
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        return {name: node for name, node in self.post.nodes.items() if name not in self.revoked}
+
+    def admits(self, client: str) -> bool:
+        return client not in self.revoked
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Near:
+    return Near(PostOffice(participants(tmp_path / "homes")))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Recipe:
+    (tmp_path / "study.toml").write_text(STUDY.replace("rounds = 2", "rounds = 3") + ALGORITHMS)
+    return load_recipe(tmp_path / "study.toml")
+
+
+def run(study: Recipe, hub: Near, folder: Path, algorithm: str = "ditto") -> list[str]:
+    """One `consort server`; what it said."""
+    said: list[str] = []
+    server = Server(study, algorithm, 0, folder, None, 60, said.append)  # type: ignore[arg-type]
+    members = list(server.ledger.members or hub.nodes)
+    server.board.begin(members, algorithm=algorithm, rounds=3)
+    server.run(hub, Watcher())  # type: ignore[arg-type]
+    return said
+
+
+def begin(study: Recipe, hub: Near, folder: Path, until: int, algorithm: str = "ditto") -> None:
+    """A server that is killed when it calls the first client in a round."""
+
+    def decide(_: str, header: dict[str, Any]) -> str:
+        if header["kind"] == "call" and header["call"][2] == until:
+            raise Killed
+        return "arrives"
+
+    hub.post.fate = decide
+    with pytest.raises(Killed):
+        run(study, hub, folder, algorithm)
+    hub.post.fate = lambda *_: "arrives"
+
+
+class Without(Wrapper):
+    """One client is absent from a round on."""
+
+    since = 2
+
+    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
+        for call in calls:
+            if call.client == REVOKED and call.round >= self.since:
+                yield Reply(call.client, error=Absent(call.client, "left out"))
+            else:
+                yield from self.engine.deliver([call])
+
+
+def in_one_process(study: Recipe, folder: Path, algorithm: str, since: int) -> Path:
+    table = json.loads(Recipe.wire.dump_json(study))
+    settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
+    made = prepare_run(recipe_of(settings | {"groups": groups()}, "near"), algorithm, 0, folder)
+
+    def engine(host: Any) -> Without:
+        absent = Without(Embedded(host))
+        absent.since = since
+        return absent
+
+    made.engine = engine
+    made.go()
+    return folder
+
+
+@pytest.mark.parametrize(("algorithm", "moment"), [("ditto", 2), ("ditto", 1), ("ifca", 1)])
+def test_a_run_goes_on_without_a_client_that_was_revoked(algorithm, moment, study, hub, tmp_path):
+    begin(study, hub, tmp_path / "far", moment, algorithm)
+    hub.revoked.add(REVOKED)
+    said = run(study, hub, tmp_path / "far", algorithm)
+    assert f"{REVOKED} is no longer admitted: the run goes on without it" in said
+    status = current_status(tmp_path / "far")
+    assert status["phase"] == "finished"
+    assert status["clients"][REVOKED]["state"] == "failed: is no longer admitted"
+    assert any("went on without client b-0: is no longer" in text for _, text in status["events"])
+    near = in_one_process(study, tmp_path / "near", algorithm, moment)
+    assert measured(tmp_path / "far") == measured(near)
+    assert server_bytes(tmp_path / "far") == server_bytes(near)
+
+
+def test_a_client_that_is_revoked_meanwhile_is_not_waited_for(study, hub, tmp_path):
+    def decide(client: str, header: dict[str, Any]) -> str:
+        if client == REVOKED and header["kind"] == "call" and header["call"][2] == 2:
+            hub.revoked.add(client)
+            return "late"
+        return "arrives"
+
+    hub.post.fate = decide
+    run(study, hub, tmp_path / "far")
+    near = in_one_process(study, tmp_path / "near", "ditto", 2)
+    assert measured(tmp_path / "far") == measured(near)
+    assert server_bytes(tmp_path / "far") == server_bytes(near)
+
+
+def test_one_that_is_admitted_again_takes_part_again(study, hub, tmp_path):
+    begin(study, hub, tmp_path / "far", 2)
+    hub.revoked.add(REVOKED)
+    begin(study, hub, tmp_path / "far", 3)
+    hub.revoked.clear()
+    asked = len(hub.post.headers)
+    run(study, hub, tmp_path / "far")
+    rounds = [
+        h["call"][2] for name, h in hub.post.headers[asked:] if name == REVOKED if "call" in h
+    ]
+    assert set(rounds) == {3}
+
+
+def test_before_the_run_begins_the_recipe_decides_how_many_take_part(study, hub, tmp_path):
+    hub.post.offline.add("c-0")
+    arrived = hub.post.online
+
+    def online() -> set[int]:
+        hub.revoked.add("c-0")
+        return arrived()
+
+    hub.post.online = online  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match="c-0 is no longer admitted and the run has not begun: ad"):
+        run(study, hub, tmp_path / "far")
+
+
+def test_somebody_must_be_left(study, hub, tmp_path):
+    begin(study, hub, tmp_path / "far", 2)
+    hub.revoked |= set(NAMES)
+    with pytest.raises(UsageError, match=r"none of the clients of .* is admitted any more"):
+        run(study, hub, tmp_path / "far")
+
+
+@pytest.fixture
+def unlike(hub: Near, tmp_path: Path) -> Recipe:
+    """The client that will be revoked has a model of its own."""
+    hub.post.participants[REVOKED].brings |= {"model": {"name": "mlp", "hidden": [5, 8]}}
+    (tmp_path / "study.toml").write_text(STUDY + "[algorithms.fedproto]\n")
+    return load_recipe(tmp_path / "study.toml")
+
+
+def test_a_model_that_nobody_else_has_is_not_missed_later(unlike, hub, tmp_path):
+    begin(unlike, hub, tmp_path / "far", 2, "fedproto")
+    hub.revoked.add(REVOKED)
+    run(unlike, hub, tmp_path / "far", "fedproto")
+    assert current_status(tmp_path / "far")["phase"] == "finished"
+
+
+def test_a_model_that_nobody_else_has_is_missed_in_the_first_round(unlike, hub, tmp_path):
+    begin(unlike, hub, tmp_path / "far", 1, "fedproto")
+    hub.revoked.add(REVOKED)
+    with pytest.raises(Failure, match="b-0 is no longer admitted and nobody else has its model"):
+        run(unlike, hub, tmp_path / "far", "fedproto")
+
+
+def test_the_hub_admits_a_client_while_its_key_is_the_same(tmp_path):
+    institutions = Institutions(tmp_path)
+    server, request = institutions.server, tmp_path / REVOKED / f"{REVOKED}.request"
+    hub = Hub("localhost:9092", server, server.admitted(), tmp_path / "flower")
+
+    def admitted() -> list[str]:
+        hub.front._fresh = 0.0  # two seconds later, so to speak
+        return [name for name in (*NAMES, "stranger") if hub.admits(name)]
+
+    assert admitted() == list(NAMES)
+    server.revoke(REVOKED)
+    assert admitted() == ["a-0", "c-0"]
+    server.admit(request, 2)
+    assert admitted() == list(NAMES)
+    server.revoke(REVOKED)
+    other = ClientCredentials.create(tmp_path / "other", REVOKED)
+    server.admit(other.request, 2)
+    assert admitted() == ["a-0", "c-0"]
+
+
+def test_the_port_is_opened_for_the_clients_of_the_run_that_are_left(study, hub, tmp_path):
+    institutions = Institutions(tmp_path / "institutions")
+    out = tmp_path / "far"
+    fresh = Server(study, "ditto", 0, out, institutions.server, 60, print)
+    assert list(fresh._expected()) == list(NAMES)
+    institutions.server.revoke(REVOKED)
+    with pytest.raises(UsageError, match=r"is for 3 clients, but 2 are admitted .*: admit those"):
+        fresh._expected()
+    begin(study, hub, out, 2)
+    institutions.admit("d-0")
+    again = Server(study, "ditto", 0, out, institutions.server, 60, print)
+    assert list(again._expected()) == ["a-0", "c-0"]
+
+
+def test_nobody_acts_out_an_attack_among_institutions(study: Recipe, hub: Near, tmp_path: Path):
+    attacked = replace(study, attack={"by": ["sign_flip"]})
+    with pytest.raises(UsageError, match="acted out in simulations only: remove it"):
+        run(attacked, hub, tmp_path / "out")

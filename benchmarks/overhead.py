@@ -80,9 +80,9 @@ def consort_run(batch: int, workers: int, data: list[tuple[Tensor, Tensor]]) -> 
     """The same with everything a run does: processes, checks, traffic, history, checkpoints."""
     from consort import LocalTraining, Run, Schedule
     from consort.algorithms.fedavg import FedAvg
-    from consort.run.observer import Watcher
+    from consort.run.observer import Observer
 
-    class Probe(Watcher):
+    class Probe(Observer):
         def evaluated(self, round, replies) -> None:  # noqa: ANN001, ARG002
             weights.setdefault(round, dict(run.server.model))
 
@@ -95,7 +95,7 @@ def consort_run(batch: int, workers: int, data: list[tuple[Tensor, Tensor]]) -> 
             Schedule(rounds=ROUNDS),
             folder=Path(folder),
             workers=workers,
-            watcher=Probe(),
+            observer=Probe(),
         )
         run.go()
     return weights[1]

@@ -95,7 +95,7 @@ def second_round(name: str, members):  # noqa: ANN001, ANN201
 def training(kind: str) -> dict[str, float]:
     """Local epochs on fingers that are to be named: verification has no losses of single pairs."""
     from consort import Classification, Federation, LocalTraining, Member, ModelSpec, Splits
-    from consort.protection.dp import Privacy
+    from consort.protection.dp_sgd import PrivateSteps
     from consort.training.client import Client
 
     norm = "batch" if kind == "plain" else "group"
@@ -112,7 +112,7 @@ def training(kind: str) -> dict[str, float]:
         torch.Generator().manual_seed(0),
         1,
         1,
-        privacy=Privacy("example") if kind == "private" else None,
+        steps=PrivateSteps(1.0, 1.0) if kind == "private" else None,
     )
     local = LocalTraining(batch=BATCH, lr=0.01)
     local.run(client)
@@ -122,7 +122,7 @@ def training(kind: str) -> dict[str, float]:
 def masking() -> dict[str, float]:
     """All that clients and server compute for one secure mean of large models."""
     from consort.algorithms.fedavg import FedAvg
-    from consort.core.messages import HIDDEN_AMONG, Call, Replies, Reply
+    from consort.core.messages import Call, Replies, Reply
     from consort.core.params import Params
     from consort.protection.secure import client as secure_client
     from consort.protection.secure.server import Secured
@@ -138,15 +138,17 @@ def masking() -> dict[str, float]:
                 state = states[call.client]
                 step = secure_client.STEPS.get(call.method)
                 if step:
-                    answer = step(secure, call.client, state, **call.payload)
+                    answer = step(secure.needed, call.client, state, **call.payload)
                 else:
-                    among, means = call.payload[HIDDEN_AMONG], FedAvg.needed_means()
-                    answer = secure_client.hidden(secure, call.client, state, among, content, means)
+                    among, means = call.payload[secure_client.HIDDEN_AMONG], FedAvg.needed_means()
+                    answer = secure_client.hidden(
+                        secure.needed, call.client, state, among, content, means
+                    )
                 yield Reply(call.client, answer)
 
     def mean() -> Params:
         calls = [Call(client, "train", 1, 0, 0, {}) for client in ids]
-        replies = Secured(Clients(), secure, FedAvg(), print).deliver(calls)
+        replies = Secured(Clients(), secure.needed, FedAvg(), print).deliver(calls)
         return Replies({r.client: r.content for r in replies}).mean("model", "examples")
 
     difference = (mean() - content["model"]).norm()

@@ -15,7 +15,7 @@ from consort.deployment.remote import Announced
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Arrival, Flower, Ledger, Parts, reply_of
 from consort.experiment.recipe import Recipe
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.run import Run
 from tests.institutions import NAMES, holdings
 
@@ -88,7 +88,7 @@ def ask(engine: Flower, client: str, **header: Any) -> Payload:
 
 
 def run_with(
-    recipe: Recipe, algorithm: str, engine: Flower, folder: Path, watcher: Watcher | None = None
+    recipe: Recipe, algorithm: str, engine: Flower, folder: Path, observer: Observer | None = None
 ) -> Run:
     """A run whose clients are on the other side of an engine."""
     told = {client: ask(engine, client, kind="describe") for client in engine.nodes}
@@ -100,8 +100,8 @@ def run_with(
         ]
         return weights
 
-    federation = Announced(told, initial, 0, recipe.compute)
-    federation.secure = recipe.around(algorithm).secure
+    told_of = Announced.of(told, initial, 0, recipe.compute)
+    federation = told_of.protected(*recipe.protections(algorithm))
     chosen = recipe.algorithm(algorithm)
     if chosen.companion is not None:
         engine.companion = federation.chosen_companion(chosen.companion)
@@ -111,6 +111,6 @@ def run_with(
         recipe.run,
         0,
         folder,
-        watcher=watcher or Watcher(),
+        observer=observer or Observer(),
         engine=lambda _: engine,
     )

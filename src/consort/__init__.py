@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from consort.experiment.recipe import Recipe
     from consort.federation.federation import Federation
     from consort.federation.member import Member
+    from consort.federation.protection import Protection
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
     from consort.run.history import History
+    from consort.run.observer import Observer
     from consort.run.run import Run
     from consort.run.schedule import Schedule
     from consort.tasks import Classification, Meter, Task
@@ -61,8 +63,10 @@ _HOMES = {
     "Meter": "tasks",
     "ModelSpec": "models.registry",
     "MultiTaskModel": "models.multitask",
+    "Observer": "run.observer",
     "Params": "core.params",
     "Payload": "core.messages",
+    "Protection": "federation.protection",
     "Recipe": "experiment.recipe",
     "Replies": "core.messages",
     "Roster": "core.roster",
@@ -96,8 +100,10 @@ __all__ = [
     "Meter",
     "ModelSpec",
     "MultiTaskModel",
+    "Observer",
     "Params",
     "Payload",
+    "Protection",
     "Recipe",
     "Replies",
     "Roster",

@@ -24,7 +24,7 @@ from consort.engines.states import StateStore
 from consort.errors import ClientFailed
 from consort.federation.federation import Federation
 from consort.models.inputs import number_count
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.local import LocalTraining
@@ -121,7 +121,7 @@ def assert_same_outcome(one: Outcome, other: Outcome) -> None:
 
 
 @dataclass
-class Listener(Watcher):
+class Listener(Observer):
     """Notes who failed."""
 
     failures: list[ClientFailed] = field(default_factory=list)

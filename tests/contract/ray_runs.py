@@ -32,7 +32,7 @@ def federation(name: str) -> Federation:
     """Clients whose BatchNorm statistics are their own, so that all of them remember something."""
     ENCODERS["rough"] = f"{Rough.__module__}:{Rough.__name__}"
     members = tiny_federation(CLIENTS, model=ROUGH, batchnorm="local")
-    return members.protected(None, Secure() if name.endswith(SECURE) else None)
+    return members.protected(*([Secure()] if name.endswith(SECURE) else []))
 
 
 def rebuild(name: str) -> tuple[Federation, Algorithm[Any]]:

@@ -34,7 +34,7 @@ from consort.engines.flower import Flower, Ledger
 from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe, recipe_of
 from consort.experiment.validation import merged
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
 
@@ -95,7 +95,7 @@ def far_and_near(
     credentials = deployment.institutions.server
     server = Server(recipe, name, 0, folder / "far", credentials, 300, print)
     server.board.begin(list(NAMES), algorithm=name, rounds=2)
-    server.run(deployment.hub, Watcher())
+    server.run(deployment.hub, Observer())
 
     table = json.loads(type(recipe).wire.dump_json(recipe))
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}

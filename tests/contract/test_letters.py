@@ -43,7 +43,7 @@ def recipe(name: str, **settings: Any) -> Recipe:
 
 def near(name: str, folder: Path, **settings: Any) -> Outcome:
     given = recipe(name, clients=None, groups=groups(), **settings)
-    federation = given.around(name).clients(assemble(given, 0, None).federation, 0)
+    federation = assemble(given, 0, None).federation.protected(*given.protections(name))
     return finish(Run(federation, given.algorithm(name), given.run, 0, folder))
 
 

@@ -64,7 +64,7 @@ def test_a_share_of_the_clients_trains_and_all_are_tested(name, tmp_path):
 def test_a_round_works_without_the_clients_that_do_not_answer(name, fault, tmp_path):
     settings = {"seed": 2, "rounds": 4}  # everybody, and the pool, fails and answers some time
     listener = Listener()
-    run = run_of(name, tmp_path / "some", watcher=listener, **{fault: 0.5}, **settings)
+    run = run_of(name, tmp_path / "some", observer=listener, **{fault: 0.5}, **settings)
     some = finish(run)
     lost = Counter(error.client for error in listener.failures if isinstance(error, Absent))
     assert set(lost) == set(run.federation.client_ids)
@@ -102,7 +102,7 @@ def test_a_client_that_fails_is_named_and_the_others_go_on(name, tmp_path):
     members = tiny_federation(3).members
     broken = Federation(members | {"c1": with_wrong_labels(members["c1"])})
     listener = Listener()
-    run = run_of(name, tmp_path, broken, on_error="skip", watcher=listener)
+    run = run_of(name, tmp_path, broken, on_error="skip", observer=listener)
     outcome = finish(run)
     culprit = "everyone" if run.algorithm.pools_data else "c1"
     assert {error.client for error in listener.failures} >= {"c1", culprit}

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.helpers import NAMES, assert_same_outcome, every_algorithm, finish, run_of
 
 from consort.core.messages import Call, Replies
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 
 
 class PowerCut(BaseException):
@@ -17,7 +17,7 @@ class PowerCut(BaseException):
 
 
 @dataclass
-class PullsThePlug(Watcher):
+class PullsThePlug(Observer):
     """Cuts the power the first time that something happens in a certain round."""
 
     moment: tuple[str, int]
@@ -38,7 +38,7 @@ class PullsThePlug(Watcher):
 
 def cut_off(name, folder, moment, **settings):
     with pytest.raises(PowerCut):
-        run_of(name, folder, watcher=PullsThePlug(moment), **settings).go()
+        run_of(name, folder, observer=PullsThePlug(moment), **settings).go()
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_workers_that_were_ahead_leave_nothing_behind_that_matters(name, straigh
 @every_algorithm
 def test_a_finished_run_is_not_run_again(name, straight, tmp_path):
     run_of(name, tmp_path).go()
-    again = finish(run_of(name, tmp_path, watcher=PullsThePlug(("started", 1))))
+    again = finish(run_of(name, tmp_path, observer=PullsThePlug(("started", 1))))
     assert_same_outcome(again, straight(name))
 
 

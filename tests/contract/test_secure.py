@@ -29,7 +29,7 @@ AVERAGING = {
 
 
 def secured(name, folder, clients=3, **settings):
-    federation = tiny_federation(clients, model=ROUGH).protected(None, Secure())
+    federation = tiny_federation(clients, model=ROUGH).protected(Secure())
     return run_of(name, folder, federation, **{"rounds": 2} | settings)
 
 
@@ -65,7 +65,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_numbers(moment, tmp_path):
     settings = {"clients": 5, "stragglers": 0.2}
     straight = finish(secured("scaffold", tmp_path / "straight", **settings))
     with pytest.raises(PowerCut):
-        secured("scaffold", tmp_path / "cut", watcher=PullsThePlug(moment), **settings).go()
+        secured("scaffold", tmp_path / "cut", observer=PullsThePlug(moment), **settings).go()
     again = finish(secured("scaffold", tmp_path / "cut", **settings))
     assert again.rows == straight.rows
     assert_same(again.server, straight.server)
@@ -75,6 +75,6 @@ def test_late_clients_are_lost_in_the_middle_and_their_masks_recovered(tmp_path)
     run = secured("fedavg", tmp_path, clients=8, stragglers=0.2, rounds=4)
     plain = run_of("fedavg", tmp_path / "plain", tiny_federation(8, model=ROUGH), 4, stragglers=0.2)
     found, expected = finish(run), finish(plain)
-    opened = [row for row in run.history if (row.metric, row.part) == ("seconds", "open_shares")]
+    opened = [row for row in run.history if (row.metric, row.part) == ("seconds", "secure.open")]
     assert 8 * 0.6 * 4 <= len(opened) < 8 * 4
     assert (found.server.model - expected.server.model).norm() < 1e-5

@@ -21,7 +21,7 @@ def banks(verification: Verification | None) -> Federation:
     for name in ("c0", "c1"):
         data = Splits(*(signatures(f"{name} {split}") for split in ("train", "val", "test")))
         members[name] = Member.of(TASKS, ModelSpec.of({"name": "mlp", "hidden": [6]}), data)
-    return Federation(members, verification=verification)
+    return Federation(members, extras=(verification,) if verification else ())
 
 
 @every_algorithm

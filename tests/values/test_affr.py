@@ -44,6 +44,7 @@ from consort.engines.states import StateStore
 from consort.errors import ClientFailed
 from consort.federation.federation import Federation
 from consort.models.registry import ENCODERS
+from consort.protection.imprint import RefuseImprints
 from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.2, epochs=2)
@@ -312,7 +313,7 @@ def test_a_single_bin_gives_the_mean_weighted_by_gradients():
 @pytest.mark.parametrize(("jitter", "refused"), [(0.0, True), (1e-4, True), (1.0, False)])
 def test_a_client_refuses_a_first_layer_with_rows_that_are_nearly_alike(jitter, refused):
     federation = tiny_federation(1)
-    federation.refuses_imprints = True
+    federation = federation.protected(RefuseImprints())
     model = federation.roster.shared()
     first = next(name for name, tensor in model.items() if tensor.ndim == 2)
     rows = torch.full(model[first].shape, 0.1) + jitter * torch.randn(model[first].shape)

@@ -564,7 +564,7 @@ def test_a_round_of_clients_without_examples_is_skipped(tmp_path):
     members = three_clients().members
     empty = {c: with_train(m, m.load().train.take(NOTHING)) for c, m in members.items()}
     listener = Listener()
-    run = Run(Federation(empty), FedFew(LOCAL), Schedule(1), folder=tmp_path, watcher=listener)
+    run = Run(Federation(empty), FedFew(LOCAL), Schedule(1), folder=tmp_path, observer=listener)
     run.go()
     assert all(model.equals(run.federation.roster.shared()) for model in run.server.models)
     assert "round 1 is skipped: no client trained the models" in str(listener.failures[0])

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
 from consort.core.params import Params
-
-FACTORS = "/factors"
-"""How the name of a parameter ends whose place its factors take."""
-Shapes = Mapping[str, tuple[int, ...]]
+from consort.core.wire import FACTORS, Shapes
 
 
 def compress(params: Params, energy: float) -> Params:
@@ -41,15 +35,6 @@ def expand(short: Params, shapes: Shapes) -> Params:
             tensor = (left.T @ right).view(shape)
         whole[original] = tensor
     return Params(whole)
-
-
-def expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...] | None:
-    """The shape that a parameter, or its factors in its place, must have; None if there is none."""
-    original = name.removesuffix(FACTORS)
-    shape = shapes.get(original)
-    if shape is None or name == original:
-        return shape
-    return *tensor.shape[:1], shape[0] + math.prod(shape[1:])
 
 
 def _factors(matrix: Tensor, energy: float) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -11,14 +11,13 @@ from typing import ClassVar, Literal
 import torch
 
 from consort.core.bounds import Count, CountOrNone, Positive
-from consort.core.messages import Call, Reply
+from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.randomness import generator_for
 from consort.data.examples import Examples, Splits
-from consort.engines.middleware import Wrapper
 from consort.errors import UsageError
-from consort.federation.federation import Federation
 from consort.federation.member import Member
+from consort.federation.protection import F, Handler, Protection, Request, Setting
 from consort.protection.updates import reworked
 from consort.tasks import Classification, Task
 
@@ -26,10 +25,11 @@ Kind = Literal["label_flip", "backdoor", "sign_flip", "scaled", "nan"]
 
 
 @dataclass(frozen=True)
-class Attack:
+class Attack(Protection):
     """What some of the clients do wrong."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    table: ClassVar[str] = "attack"
 
     by: list[Kind] = field(default_factory=list)
     """`label_flip` teaches class c as the last but c, `backdoor` a mark as the class `target`;
@@ -53,7 +53,12 @@ class Attack:
         drawn = torch.randperm(len(ids), generator=generator_for(seed, "attackers"))
         return frozenset(ids[place] for place in drawn[: self.clients].tolist())
 
-    def on_data(self, federation: Federation, seed: int) -> Federation:
+    @property
+    def needs_single_answers(self) -> bool:
+        """Whether it changes answers, and not only what attackers learn."""
+        return bool(set(self.by) - {"label_flip"})
+
+    def prepared(self, federation: F) -> F:
         """The federation in which attackers learn what is wrong, if that is the attack.
 
         With a back door, everybody is tested on marked examples too.
@@ -61,13 +66,26 @@ class Attack:
         lies = [kind for kind in ("label_flip", "backdoor") if kind in self.by]
         if not lies:
             return federation
-        attackers = self.attackers(federation.client_ids, seed)
+        attackers = self.attackers(federation.client_ids, federation.seed)
         members = dict(federation.members)
         for name, member in federation.members.items():
             if name in attackers or "backdoor" in lies:
                 _check(name, member, lies[-1], self.target)
                 members[name] = replace(member, load=partial(self._lied, member, name in attackers))
-        return federation.having(members)
+        return replace(federation, members=members)
+
+    def client(self, handler: Handler, setting: Setting) -> Handler:
+        """Attackers send something else than the algorithm says; evaluation is left as it is."""
+        federation = setting.federation
+        attackers = self.attackers(federation.client_ids, federation.seed)
+
+        def harmful(request: Request) -> Payload:
+            content, call = handler(request), request.call
+            if call.evaluation or call.client not in attackers:
+                return content
+            return reworked(content, call.payload, self.on_update)
+
+        return harmful
 
     def _lied(self, member: Member, attacks: bool) -> Splits:
         splits = member.load()
@@ -100,24 +118,6 @@ class Attack:
             -1.0 if "sign_flip" in self.by else 1.0
         )
         return update if factor == 1.0 else update * factor
-
-
-@dataclass
-class Attacked(Wrapper):
-    """Some of the clients send something else than the algorithm says."""
-
-    attack: Attack
-    attackers: frozenset[str]
-
-    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Evaluation is left as it is."""
-        for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
-            harmless = call.evaluation or reply.error or call.client not in self.attackers
-            yield reply if harmless else self._harmful(call, reply)
-
-    def _harmful(self, call: Call, reply: Reply) -> Reply:
-        content = reworked(reply.content, call.payload, self.attack.on_update)
-        return reply if content is reply.content else replace(reply, content=content)
 
 
 def _check(name: str, member: Member, kind: str, target: int) -> None:

@@ -102,8 +102,8 @@ def server(
     number = loaded.seeds[0] if seed is None else seed
     opened = ServerCredentials.open(credentials)
     with Screen(quiet, json) as screen:
-        watcher = screen.watch(name, number, loaded.run.rounds)
-        Server(loaded, name, number, out, opened, deadline, screen.say).go(listen, watcher)
+        observer = screen.watch(name, number, loaded.run.rounds)
+        Server(loaded, name, number, out, opened, deadline, screen.say).go(listen, observer)
     finish([out], screen)
 
 

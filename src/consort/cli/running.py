@@ -53,8 +53,8 @@ def run(
     number = loaded.seeds[0] if seed is None else seed
     folder = (out or default_folder(path, scale)) / name / f"seed-{number}"
     with Screen(quiet, json) as screen:
-        watcher = screen.watch(name, number, loaded.run.rounds)
-        prepare_run(loaded, name, number, folder, data, choice, watcher).go()
+        observer = screen.watch(name, number, loaded.run.rounds)
+        prepare_run(loaded, name, number, folder, data, choice, observer).go()
     finish([folder], screen)
 
 
@@ -95,8 +95,8 @@ def compare(
         for number in numbers:
             for name in names:
                 folder = root / name / f"seed-{number}"
-                watcher = screen.watch(name, number, loaded.run.rounds)
-                prepare_run(loaded, name, number, folder, data, choice, watcher).go()
+                observer = screen.watch(name, number, loaded.run.rounds)
+                prepare_run(loaded, name, number, folder, data, choice, observer).go()
                 folders.append(folder)
     verdicts = judge(loaded, folders)
     finish(folders, screen, loaded, root, verdicts)
@@ -119,8 +119,8 @@ def resume(
 
     written = read_description(folder)
     with Screen(quiet, json) as screen:
-        watcher = screen.watch(written["algorithm"], written["seed"], written["rounds"])
-        resume_run(folder, workers, watcher, engine, address).go()
+        observer = screen.watch(written["algorithm"], written["seed"], written["rounds"])
+        resume_run(folder, workers, observer, engine, address).go()
     finish([folder], screen)
 
 

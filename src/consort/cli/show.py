@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from consort.core.messages import EXCHANGES, Call, Replies
+from consort.core.messages import Call, Replies
 from consort.errors import ClientFailed, Failure
 from consort.report.assignment import idle_models
 from consort.report.skew import gini, label_distance
@@ -23,12 +23,12 @@ from consort.results.published import Published
 from consort.results.result import Result
 from consort.results.statistics import format_summary
 from consort.results.table import compare_table, last_rounds
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 
 _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
-class ProgressWatcher(Watcher):
+class ProgressBars(Observer):
     """Two bars for a run: its rounds, and the clients of the present round."""
 
     def __init__(self, progress: Progress, title: str, rounds: int) -> None:
@@ -45,8 +45,8 @@ class ProgressWatcher(Watcher):
         self._draw()
 
     def answered(self, call: Call) -> None:
-        """One client more, unless it is only evaluated, or tells its keys."""
-        if not call.evaluation and call.method not in EXCHANGES:
+        """One client more, unless it is only evaluated, or a protocol asks."""
+        if not call.evaluation and call.of_algorithm:
             self.progress.advance(self.clients)
             self._draw()
 
@@ -89,7 +89,6 @@ class Screen:
             auto_refresh=False,  # no thread of its own: workers are forked from this process
             disable=quiet,
         )
-        self._watchers: list[ProgressWatcher] = []
 
     def __enter__(self) -> Screen:
         self.progress.start()
@@ -101,25 +100,17 @@ class Screen:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._finish_watchers()
         self.progress.stop()
         if kind is KeyboardInterrupt:
             raise Failure("stopped; nothing is lost: give the same command again to go on")
 
-    def watch(self, name: str, seed: int, rounds: int) -> Watcher:
-        """A watcher that shows one run."""
-        self._finish_watchers()
-        self._watchers.append(ProgressWatcher(self.progress, f"{name}, seed {seed}", rounds))
-        return self._watchers[-1]
+    def watch(self, name: str, seed: int, rounds: int) -> Observer:
+        """An observer that shows one run."""
+        return ProgressBars(self.progress, f"{name}, seed {seed}", rounds)
 
     def say(self, text: str) -> None:
         """One line above the bars."""
         self.progress.console.print(escape(text), soft_wrap=True, highlight=False)
-
-    def _finish_watchers(self) -> None:
-        while self._watchers:
-            self._watchers.pop().finished()
 
     def results(
         self,

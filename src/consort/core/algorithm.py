@@ -15,7 +15,6 @@ from consort.core.randomness import generator_for
 from consort.core.roster import Roster
 from consort.core.row import Row
 from consort.errors import UsageError
-from consort.training.client import Client
 
 S = TypeVar("S")
 Method = TypeVar("Method", bound=Callable[..., Payload])
@@ -132,7 +131,7 @@ class Algorithm(Generic[S]):
     """If the server needs only means of answers: their keys, and what each is weighted by."""
 
     pools_data: ClassVar[bool] = False
-    """Whether one client with everybody's data takes the place of the clients (no privacy)."""
+    """Whether one client with everybody's data takes the place of the clients."""
 
     companion: Mapping[str, Any] | None = None
     """The model that every client has beside its own, as a recipe's table, if there is one.
@@ -188,7 +187,6 @@ class Algorithm(Generic[S]):
 
 __all__ = [
     "Algorithm",
-    "Client",
     "Clients",
     "batchable",
     "is_batchable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from typing import Any
 
 from consort.core.params import Params, mean
 from consort.core.wire import NamedTensor, tensors_in
-from consort.errors import ClientFailed, NoReplies, UsageError
+from consort.errors import ClientFailed, NoReplies
 
 Payload = dict[str, Any]
 State = dict[str, Any]
@@ -20,11 +21,6 @@ State = dict[str, Any]
 Assigning to a key is what makes it remembered: changing a tensor in place is not seen.
 """
 Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
-
-HIDDEN_AMONG = "hidden_among"
-"""In the payload of a call whose answer is to be masked: the clients that mask together."""
-EXCHANGES = ("exchange_keys", "exchange_shares", "open_shares")
-"""Calls around it, which no algorithm makes."""
 
 _average: ContextVar[Average] = ContextVar("average", default=mean)
 
@@ -55,6 +51,11 @@ class Call:
     def before(self) -> tuple[int, int]:
         """The client knows what it wrote before this time; evaluated, all of this round."""
         return (self.round + 1, 0) if self.evaluation else self.stamp
+
+    @property
+    def of_algorithm(self) -> bool:
+        """Whether an algorithm makes this call; those of protocols have names such as `a.b`."""
+        return "." not in self.method
 
     @property
     def header(self) -> list[Any]:
@@ -99,37 +100,21 @@ class Each(dict[str, Any]):
     """A value that differs per client, given to `Clients.ask` in the place of one value."""
 
 
-@dataclass(frozen=True)
-class Sealed(Mapping[str, Any]):
-    """Answers of which only means are known; it stands in the place of every one of them."""
+class OnlyMeans(Mapping[str, Any]):
+    """Answers of which only means are known; it takes the place of every single answer."""
 
-    algorithm: str
-    clients: tuple[str, ...]
-    weights: Mapping[str, str | None]
-    """What every mean is weighted by, under the key of the mean."""
-    means: Mapping[str, Params]
-
+    @abstractmethod
     def mean(self, key: str, weight: object, clients: Sequence[str]) -> Params:
-        """The mean over all who answered."""
-        known = key in self.means and weight == self.weights[key]
-        if not known or tuple(clients) != self.clients:
-            raise self._hidden(f"another mean of {key!r} than the one it has declared")
-        return self.means[key]
+        """The mean of the `Params` under a key over all clients that answered.
 
-    def __getitem__(self, key: str) -> Any:
-        raise self._hidden(f"{key!r} of single clients")
+        Args:
+            key: The entry of the answers.
+            weight: The entry that weights them, or None.
+            clients: Whose answers are averaged.
 
-    def __iter__(self) -> Iterator[str]:
-        raise self._hidden("the answers of single clients")
-
-    def __len__(self) -> int:
-        raise self._hidden("the answers of single clients")
-
-    def _hidden(self, what: str) -> UsageError:
-        return UsageError(
-            f"{self.algorithm} needs {what}, which secure aggregation hides: choose an algorithm "
-            "that needs only means, such as fedavg, or remove [secure]"
-        )
+        Raises:
+            UsageError: This mean is not known.
+        """
 
 
 class Replies(Mapping[str, Payload]):
@@ -156,7 +141,7 @@ class Replies(Mapping[str, Payload]):
         if not self._contents:
             raise NoReplies(f"no client answered, so there is no mean of {key!r}")
         first = next(iter(self._contents.values()))
-        if isinstance(first, Sealed):
+        if isinstance(first, OnlyMeans):
             return first.mean(key, weight, tuple(self))
         weights = self.each(weight) if isinstance(weight, str) else weight
         return _average.get()(

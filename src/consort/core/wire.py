@@ -14,11 +14,13 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors
 from torch import Tensor
 
-from consort.aggregation.low_rank import expected_shape
 from consort.core.params import Params
 from consort.errors import Refused
 
 NamedTensor = tuple[str, Tensor]
+Shapes = Mapping[str, tuple[int, ...]]
+FACTORS = "/factors"
+"""How the name of a parameter ends if the factors of a low-rank product take its place."""
 
 
 def pack(value: Any, tensors: list[Tensor], known: dict[int, int] | None = None) -> Any:
@@ -134,7 +136,7 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
     """Refuses tensors whose numbers are not finite and parameters that are not the model's."""
     floating = []
     for name, tensor in tensors:
-        expected = expected_shape(name, tensor, shapes)
+        expected = _expected_shape(name, tensor, shapes)
         if name and expected is None:
             raise Refused(f"its model has no parameter {name!r}")
         if name and tensor.shape != expected:
@@ -146,6 +148,15 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
         elif name:
             raise Refused(f"parameter {name!r} has type {tensor.dtype}, expected floating point")
     _check_finite(floating)
+
+
+def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...] | None:
+    """The shape that a parameter, or its factors in its place, must have; None if there is none."""
+    original = name.removesuffix(FACTORS)
+    shape = shapes.get(original)
+    if shape is None or name == original:
+        return shape
+    return *tensor.shape[:1], shape[0] + math.prod(shape[1:])
 
 
 def _check_finite(tensors: Sequence[tuple[str, Tensor]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,3 +81,19 @@ class Splits:
     test: Examples
     marked: Examples | None = None
     """Test examples with an attacker's mark and the label that it wants, if there is one."""
+
+    @property
+    def parts(self) -> list[Examples]:
+        """All sets of examples that there are."""
+        parts = [self.train, self.validation, self.test]
+        return parts if self.marked is None else [*parts, self.marked]
+
+    def map(self, change: Callable[[Examples], Examples]) -> Splits:
+        """The same splits with every set of examples changed."""
+        return Splits(*map(change, self.parts))
+
+    @staticmethod
+    def concatenate(splits: Sequence[Splits]) -> Splits:
+        """The examples of several clients, split by split."""
+        columns = zip(*(one.parts for one in splits), strict=True)
+        return Splits(*(Examples.concatenate(column) for column in columns))

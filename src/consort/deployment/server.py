@@ -14,13 +14,13 @@ from consort.core.params import Params
 from consort.deployment.credentials import ServerCredentials
 from consort.deployment.remote import Announced
 from consort.deployment.stack import Hub
-from consort.deployment.status_file import Board, BoardWatcher
+from consort.deployment.status_file import Board, BoardObserver
 from consort.deployment.study import Study, digest
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, settle
-from consort.run.observer import Watcher
+from consort.run.observer import Observer, Observers
 from consort.run.run import Run
 
 Description = dict[str, Any]
@@ -45,7 +45,7 @@ class Server:
         self.algorithm = recipe.algorithm(algorithm)
         if self.algorithm.pools_data:
             raise UsageError(f"{algorithm} pools the data: it cannot run among institutions")
-        if recipe.around(algorithm).attack.by:
+        if any(getattr(protection, "by", ()) for protection in recipe.protections(algorithm)):
             raise UsageError("[attack] is acted out in simulations only: remove it")
         self.credentials = credentials
         self.deadline = deadline
@@ -54,7 +54,7 @@ class Server:
         self.board = Board(folder / "status.json")
         self.ledger = Ledger.open(folder / "exchanges.json")
 
-    def go(self, listen: str, watcher: Watcher) -> None:
+    def go(self, listen: str, observer: Observer) -> None:
         """Opens the port, waits for everybody, runs to the end."""
         keys = self._expected()
         with ExitStack() as stack:
@@ -65,9 +65,9 @@ class Server:
             place = self.folder / "flower"
             hub = stack.enter_context(Hub(listen, self.credentials, keys, place, self.board.seen))
             self.say(f"listening on {listen}; waiting for {', '.join(keys)}")
-            self.run(hub, watcher)
+            self.run(hub, observer)
 
-    def run(self, hub: Hub, watcher: Watcher) -> Run:
+    def run(self, hub: Hub, observer: Observer) -> Run:
         """Waits for the clients of an open hub, then runs to the end."""
         ledger = self.ledger
         if not ledger.path.exists() and any(self.folder.glob("round-*.ckpt")):
@@ -83,7 +83,7 @@ class Server:
         )
         self.board.run(phase="waiting")
         try:
-            run = self._prepare(engine, watcher)
+            run = self._prepare(engine, observer)
             self.board.run(phase="running")
             run.go()
         except BaseException as error:
@@ -107,7 +107,7 @@ class Server:
             )
         return keys
 
-    def _prepare(self, engine: Flower, watcher: Watcher) -> Run:
+    def _prepare(self, engine: Flower, observer: Observer) -> Run:
         told = self._gather(engine)
         engine.told = {client: digest(about) for client, about in told.items()}
 
@@ -120,9 +120,8 @@ class Server:
             return weights
 
         compute = self.recipe.compute
-        around = self.recipe.around(self.name)
-        federation = Announced(told, ask, self.seed, compute)
-        federation.secure = around.secure
+        told_of = Announced.of(told, ask, self.seed, compute)
+        federation = told_of.protected(*self.recipe.protections(self.name))
         table = self.algorithm.companion
         if table is not None:
             engine.companion = federation.chosen_companion(table)
@@ -132,9 +131,8 @@ class Server:
             self.recipe.run,
             self.seed,
             self.folder,
-            watcher=BoardWatcher(self.board, watcher),
+            observer=Observers(BoardObserver(self.board), observer),
             engine=lambda _: engine,
-            robust=around.robust,
         )
         if not self.ledger.members:  # refuses unlike clients before anything is written
             self.algorithm.start(federation.roster)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from consort.core.files import write_file
-from consort.core.messages import Call, Replies
 from consort.deployment.status import read_status
 from consort.errors import ClientFailed
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 
 _BEAT = 5.0
 _MOST_EVENTS = 100
@@ -93,26 +92,16 @@ class Board:
             write_file(self.path, json.dumps(self.table | {"written": now}, indent=1).encode())
 
 
-class BoardWatcher(Watcher):
-    """Notes on the board what another watcher shows on the screen."""
+class BoardObserver(Observer):
+    """Writes the progress of a run into the status file."""
 
-    def __init__(self, board: Board, screen: Watcher) -> None:
-        self.board, self.screen = board, screen
+    def __init__(self, board: Board) -> None:
+        self.board = board
 
-    def round_started(self, round: int, calls: int) -> None:
+    def round_started(self, round: int, calls: int) -> None:  # noqa: ARG002
         """A round begins."""
         self.board.run(round=round)
-        self.screen.round_started(round, calls)
-
-    def answered(self, call: Call) -> None:
-        """A client has answered."""
-        self.screen.answered(call)
-
-    def evaluated(self, round: int, replies: Replies) -> None:
-        """The clients have been evaluated."""
-        self.screen.evaluated(round, replies)
 
     def failed(self, error: ClientFailed) -> None:
         """A client failed, and the run goes on without it."""
         self.board.event(f"round {self.board.table.get('round', 0)}: went on without {error}")
-        self.screen.failed(error)

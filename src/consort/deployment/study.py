@@ -127,13 +127,12 @@ class Enrolment:
         recipe = recipe_of(table, "the server's recipe")
         made = assemble(recipe, study.seed, data).federation
         (member,) = made.members.values()
-        alone = Federation({name: member}, study.seed, recipe.batchnorm, recipe.compute)
-        alone.refuses_imprints = recipe.refuse_imprints
-        algorithm, around = recipe.algorithm(study.algorithm), recipe.around(study.algorithm)
-        if around.privacy:
-            around.privacy.check(alone, algorithm)
-        protected = alone.protected(around.privacy, around.secure)
-        return cls(study, name, protected, algorithm, recipe)
+        alone = replace(made, members={name: member}, client_ids=(), evaluation_ids=())
+        algorithm = recipe.algorithm(study.algorithm)
+        federation = alone.protected(*recipe.protections(study.algorithm))
+        for protection in federation.protections:
+            protection.check_client(federation, name, algorithm)
+        return cls(study, name, federation, algorithm, recipe)
 
     def accompanied(self, companion: Table | None) -> Enrolment:
         """The same with the companion that the server has chosen for all."""

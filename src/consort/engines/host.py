@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
 from itertools import groupby
 
 import torch
 from torch import Generator
 
 from consort.core.algorithm import Algorithm, is_batchable, is_on_client
-from consort.core.messages import EXCHANGES, HIDDEN_AMONG, Call, Payload, Reply, State
+from consort.core.messages import Call, Payload, Reply, State
 from consort.core.params import Params, has_role, statistics
 from consort.core.randomness import derive
-from consort.core.wire import check, tensors_in
+from consort.core.wire import NamedTensor, check, tensors_in
 from consort.data.examples import Examples
 from consort.engines.states import StateStore
-from consort.errors import ClientFailed, ConsortError, Failure, Refused
+from consort.errors import ClientFailed, ConsortError, Failure
 from consort.federation.blueprint import Blueprint
 from consort.federation.federation import Federation
+from consort.federation.protection import Handler, Request, Setting
 from consort.models.multitask import MultiTaskModel
-from consort.protection.imprint import refuse_imprints
-from consort.protection.secure.client import STEPS, hidden
-from consort.protection.secure.settings import Secure
 from consort.training.client import Client, Witness
 from consort.training.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
 from consort.training.flops import FlopCounter
@@ -58,7 +57,7 @@ class ClientHost:
 
     def chunks(self, calls: Sequence[Call]) -> list[Sequence[Call]]:
         """Cuts calls into what is answered together, in the same way on every engine."""
-        alone = self.federation.privacy or self.federation.secure
+        alone = any(protection.alone for protection in self.federation.protections)
         if alone or not self.federation.compute.cohort_step:
             return [[call] for call in calls]
         chunks: list[Sequence[Call]] = []
@@ -96,6 +95,22 @@ class ClientHost:
 
     def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
         start = time.process_time()
+        flops = 0
+
+        @cache
+        def contents() -> dict[str, Payload]:
+            nonlocal flops
+            content, flops = self._run_cohort(calls)
+            ids = [call.client for call in calls]
+            return dict(zip(ids, split_content(content, ids), strict=True))
+
+        handler = self._protected(lambda request: contents()[request.call.client])
+        parts = [handler(Request(call, {}, self._generator)) for call in calls]
+        each = ((time.process_time() - start) / len(calls), flops // len(calls))
+        return [Reply(c.client, p, None, *each) for c, p in zip(calls, parts, strict=True)]
+
+    def _run_cohort(self, calls: Sequence[Call]) -> tuple[Payload, int]:
+        """One batched call of the method for all clients, and its operations."""
         first = calls[0]
         blueprint = self.federation.blueprint(first.client)
         for call in calls:
@@ -117,10 +132,8 @@ class ClientHost:
         method = getattr(self.algorithm_of(first.client), first.method)
         with self._counter(first) as counter:
             content = method(cohort, **stack_payloads([call.payload for call in calls]))
-        self._keep_secret(Reply("", content))
-        each = ((time.process_time() - start) / len(ids), counter.flops // len(ids))
-        contents = split_content(content, ids)
-        return [Reply(c, part, None, *each) for c, part in zip(ids, contents, strict=True)]
+        self._keep_private(tensors_in(content))
+        return content, counter.flops
 
     def _counter(self, call: Call) -> FlopCounter:
         """Evaluation is no work: it is not counted."""
@@ -137,64 +150,47 @@ class ClientHost:
             return Reply(call.client, error=failed)
 
     def _run(self, call: Call) -> Reply:
-        if self.federation.secure and call.method in EXCHANGES:
-            return self._exchange(self.federation.secure, call)
         start = time.process_time()
+        remembered = self.store.load(call.client, call.before)
+        generator = self._generator.manual_seed(self._seed(call) + 1)
+        request = Request(call, dict(remembered), generator)
+        content = self._handler(request)
+        reply = Reply(call.client, content, None, time.process_time() - start, request.flops)
+        self._keep_private(reply.tensors)
+        if not call.evaluation:
+            self._remember(call, request.state, remembered)
+        return reply
+
+    @cached_property
+    def _handler(self) -> Handler:
+        return self._protected(self._run_method)
+
+    def _protected(self, handler: Handler) -> Handler:
+        """A handler with the clients' halves of all protections around it."""
+        setting = Setting(self.federation, self.algorithm)
+        for protection in self.federation.protections:
+            handler = protection.client(handler, setting)
+        return handler
+
+    def _run_method(self, request: Request) -> Payload:
+        """Runs the method that a call names: the innermost handler."""
+        call = request.call
         method = getattr(self.algorithm_of(call.client), call.method, None)
         if not is_on_client(method):
             raise ConsortError(f"{call.method} is not a method that clients answer")
         blueprint = self.federation.blueprint(call.client)
         self._check_once(call.payload, blueprint)
-        remembered = self.store.load(call.client, call.before)
-        client = self._client(call, blueprint.fresh(), dict(remembered))
+        client = self._client(request, blueprint.fresh())
         with self._counter(call) as counter:
-            content: Payload = method(client, **self._arguments(call))  # type: ignore[misc]
+            content: Payload = method(client, **call.payload)  # type: ignore[misc]
+        request.flops = counter.flops
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
-        content = self._hidden(client, call, self._private(client, call, content))
-        reply = Reply(call.client, content, None, time.process_time() - start, counter.flops)
-        self._keep_secret(reply)
-        if not call.evaluation:
-            self._keep(client, call.stamp, remembered)
-        return reply
-
-    def _private(self, client: Client, call: Call, content: Payload) -> Payload:
-        """The answer with what privacy asks for: noise, or when evaluated, what was spent."""
-        privacy = self.federation.privacy
-        if privacy is None:
-            return content
-        if call.evaluation:
-            return content | {"epsilon": privacy.epsilon(self.store.load(call.client, call.before))}
-        return privacy.protected(content, call.payload, client.state, client.generator)
-
-    def _arguments(self, call: Call) -> Payload:
-        """What the method gets; among whom its answer is hidden is no affair of an algorithm."""
-        if self.federation.secure is None:
-            return call.payload
-        return {key: value for key, value in call.payload.items() if key != HIDDEN_AMONG}
-
-    def _exchange(self, secure: Secure, call: Call) -> Reply:
-        """What is said around a masked answer; only the client's memory takes part in it."""
-        start = time.process_time()
-        state = self.store.load(call.client, call.before)
-        content = STEPS[call.method](secure, call.client, state, **call.payload)
-        self.store.save(call.client, call.stamp, state)
-        return Reply(call.client, content, None, time.process_time() - start)
-
-    def _hidden(self, client: Client, call: Call, content: Payload) -> Payload:
-        """The answer with masks, if it is to be hidden; scores are no secret."""
-        secure = self.federation.secure
-        if secure is None:
-            return content
-        if call.evaluation:
-            if tensors_in(content):
-                raise Refused("with [secure], only scores are told in an evaluation")
-            return content
-        if HIDDEN_AMONG not in call.payload:
-            raise Refused("with [secure], it answers only among others")
-        self._keep_secret(Reply(client.id, content))  # masked, it has no names any more
-        among, means = call.payload[HIDDEN_AMONG], self.algorithm.needed_means()
-        return hidden(secure, client.id, client.state, among, content, means)
+        self._keep_private(tensors_in(content))
+        own = statistics(client.model) if client.model.batchnorm == "local" else {}
+        if own:
+            client.state[_STATISTICS] = Params(own)
+        return content
 
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after local training that nobody else sees."""
@@ -205,9 +201,9 @@ class ClientHost:
     def _seed(self, call: Call) -> int:
         return derive(self.seed, call.round, call.client, call.method, call.turn)
 
-    def _keep_secret(self, reply: Reply) -> None:
-        """Refuses to send what the algorithm promises to keep, and what cannot be sent."""
-        for name, _ in reply.tensors:
+    def _keep_private(self, tensors: Iterable[NamedTensor]) -> None:
+        """Refuses to send what the algorithm promises to keep."""
+        for name, _ in tensors:
             for role in self.algorithm.private:
                 if has_role(name, role):
                     raise Failure(f"{name!r} is private in this algorithm and was not sent")
@@ -216,15 +212,12 @@ class ClientHost:
         """What was sent to the client before as well was checked then."""
         seen = (blueprint, *payload.values())
         if list(map(id, seen)) != list(map(id, self._seen)):
-            tensors = tensors_in(payload)
-            check(tensors, blueprint.shapes)
-            if self.federation.refuses_imprints:
-                refuse_imprints(tensors)
+            check(tensors_in(payload), blueprint.shapes)
             self._seen = seen
 
-    def _client(self, call: Call, model: MultiTaskModel, state: State) -> Client:
-        seed = self._seed(call)
-        torch.default_generator.manual_seed(seed)
+    def _client(self, request: Request, model: MultiTaskModel) -> Client:
+        call, state = request.call, request.state
+        torch.default_generator.manual_seed(self._seed(call))
         if _STATISTICS in state:
             with torch.no_grad():
                 torch._foreach_copy_(
@@ -236,21 +229,18 @@ class ClientHost:
             tasks=dict(self.federation.members[call.client].tasks),
             data=self.federation.data(call.client),
             state=state,
-            generator=self._generator.manual_seed(seed + 1),
+            generator=request.generator,
             round=call.round,
             rounds=self.rounds,
-            verification=self.federation.verification,
+            extras=self.federation.extras,
             witness=self.witness,
-            privacy=self.federation.privacy,
+            steps=request.steps,
         )
 
-    def _keep(self, client: Client, stamp: tuple[int, int], remembered: State) -> None:
-        if client.model.batchnorm == "local":
-            own = statistics(client.model)
-            if own:
-                client.state[_STATISTICS] = Params(own)
-        same = client.state.keys() == remembered.keys() and all(
-            value is remembered[key] for key, value in client.state.items()
+    def _remember(self, call: Call, state: State, remembered: State) -> None:
+        """Saves a client's state if anything in it was assigned to."""
+        same = state.keys() == remembered.keys() and all(
+            value is remembered[key] for key, value in state.items()
         )
         if not same:
-            self.store.save(client.id, stamp, client.state)
+            self.store.save(call.client, call.stamp, state)

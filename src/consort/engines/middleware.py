@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from consort.core.engine import Engine
-from consort.core.messages import EXCHANGES, Call, Payload, Reply
+from consort.core.messages import Call, Payload, Reply
 from consort.core.wire import NamedTensor, check, tensors_in
 from consort.errors import ClientFailed, Refused
 from consort.federation.participation import happens
@@ -123,8 +123,8 @@ class Faulty(Wrapper):
                 yield Reply(call.client, error=Absent(call.client, "dropped out (injected)"))
                 continue
             reply = next(replies)
-            # Keys are told in no time: with secure aggregation, it is the answer that is late.
-            works = not call.evaluation and call.method not in EXCHANGES
+            # Only the algorithm's own calls take long enough for an answer to be late.
+            works = not call.evaluation and call.of_algorithm
             if works and happens(self.stragglers, self.seed, call.round, call.client, "straggler"):
                 reply = Reply(call.client, error=Absent(call.client, "was too late (injected)"))
             yield reply

@@ -20,7 +20,7 @@ from consort.experiment.unseen import verification_of
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import parameter_count
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.tasks import Task
 
@@ -48,8 +48,8 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
         for name, seat in seats.items()
     }
     exam = verification_of(recipe, seats, seed, data)
-    federation = Federation(members, seed, recipe.batchnorm, recipe.compute, exam)
-    federation.refuses_imprints = recipe.refuse_imprints
+    extras = () if exam is None else (exam,)
+    federation = Federation(members, seed, recipe.batchnorm, recipe.compute, extras)
     shares = {name: seat.share for name, seat in sorted(seats.items())}
     return Assembly(federation, _description(recipe, seats, federation, shares), shares)
 
@@ -98,14 +98,11 @@ def refuse_impossible(recipe: Recipe, names: list[str], seed: int, data: Path | 
     federation = assemble(recipe, seed, data).federation
     for name in names:
         algorithm = recipe.algorithm(name)
-        members = federation.pooled() if algorithm.pools_data else federation
-        around = recipe.around(name)
         try:
+            protected = federation.protected(*recipe.protections(name))
+            members = protected.pooled() if algorithm.pools_data else protected
             algorithm.start(members.roster)
-            if around.secure:
-                around.secure.check(
-                    algorithm, len(members.client_ids), around.robust, around.attack
-                )
+            members.check(algorithm, len(members.client_ids))
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
 
@@ -117,16 +114,16 @@ def prepare_run(
     folder: Path,
     data: Path | None = None,
     engine: EngineChoice = EngineChoice(),
-    watcher: Watcher | None = None,
+    observer: Observer | None = None,
 ) -> Run:
     """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
     algorithm = recipe.algorithm(name)
-    around = recipe.around(name)
+    protections = recipe.protections(name)
     assembly = assemble(recipe, seed, data)
     description = assembly.description | about_run(recipe, name, seed)
     description |= {
-        "privacy": around.privacy and asdict(around.privacy),
-        "secure": around.secure and asdict(around.secure),
+        **dict.fromkeys(("privacy", "secure")),
+        **{protection.table: asdict(protection) for protection in protections},
         **engine.description,
         "data": str(data.resolve()) if data else None,
     }
@@ -135,16 +132,14 @@ def prepare_run(
         {key: description[key] for key in ("recipe", "algorithm", "seed", "data", "partition")},
     )
     run = Run(
-        around.clients(assembly.federation, seed),
+        assembly.federation.protected(*protections),
         algorithm,
         recipe.run,
         seed,
         folder,
         engine.workers,
-        watcher or Watcher(),
+        observer or Observer(),
         lambda host: engine.start(host, origin),
-        around.robust,
-        around.attack,
     )
     algorithm.start(run.federation.roster)  # refuses unlike clients before anything is written
     settle(folder, description, assembly.shares)
@@ -160,14 +155,14 @@ def reassemble(
     if assembly.description["partition"] != partition:
         raise Failure(f"the data of this machine ({data or 'no --data'}) are not those of the run")
     chosen = settings.algorithm(algorithm)
-    federation = settings.around(algorithm).clients(assembly.federation, seed)
+    federation = assembly.federation.protected(*settings.protections(algorithm))
     return federation.pooled() if chosen.pools_data else federation, chosen
 
 
 def resume_run(
     folder: Path,
     workers: int | None = None,
-    watcher: Watcher | None = None,
+    observer: Observer | None = None,
     engine: EngineName | None = None,
     address: str | None = None,
 ) -> Run:
@@ -187,5 +182,5 @@ def resume_run(
             workers or written["workers"],
             address or (written.get("address") if name == EngineName.ray else None),
         ),
-        watcher,
+        observer,
     )

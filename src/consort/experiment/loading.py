@@ -32,8 +32,6 @@ def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = (
         table = merged(table, scales[scale])
     for change in changes:
         table = merged(table, _parsed(change))
-    if table.get("privacy") == {}:
-        raise UsageError(f"{path}: [privacy] is empty: give it a level, or remove it")
     return recipe_of(anchored(table, path.parent), str(path))
 
 
@@ -47,7 +45,7 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         trainings = {group.name: recipe.local_of(group) for group in recipe.groups}
         for name in recipe.algorithms:
             _check_trainings(name, recipe.algorithm(name), trainings)
-            recipe.around(name)
+            recipe.protections(name)
         for claim in recipe.claims:
             Claim.parse(claim, list(recipe.algorithms))
     except UsageError as error:

@@ -9,21 +9,17 @@ from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from consort.algorithms.registry import find_algorithm
-from consort.attacks.poisoning import Attack
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import Count, CountOrNone
-from consort.core.registry import did_you_mean
+from consort.core.registry import did_you_mean, load_object
 from consort.data.partition import Cut
 from consort.domains.fingerprints.obfuscation import FpDfsn
 from consort.domains.signatures.writer_dependent import WriterDependent
 from consort.errors import UsageError
 from consort.experiment.validation import Table, checked, merged
-from consort.federation.federation import Federation
+from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
-from consort.protection.dp import Privacy
-from consort.protection.robust import Robust
-from consort.protection.secure.settings import Secure
 from consort.results.published import Published
 from consort.run.schedule import Schedule
 from consort.training.compute import Compute
@@ -81,15 +77,15 @@ class Recipe:
     compute: Compute = field(default_factory=Compute)
     local: Table = field(default_factory=dict)
     """Local training of every algorithm, unless its own `local` says otherwise."""
-    robust: Table = field(default_factory=dict)
+    robust: Table | None = None
     """What the server does against wrong updates, unless an algorithm's own `robust` differs."""
-    privacy: Table = field(default_factory=dict)
+    privacy: Table | None = None
     """Noise on what clients send, unless an algorithm's own `privacy` differs."""
     secure: Table | None = None
     """If given, the server sees only means, unless an algorithm's own `secure` differs."""
     refuse_imprints: bool = False
     """Whether clients refuse models that are built to carry examples away."""
-    attack: Table = field(default_factory=dict)
+    attack: Table | None = None
     """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
     verification: WriterDependent | None = None
     """If given, every evaluation verifies signatures with the features of what is scored."""
@@ -179,40 +175,34 @@ class Recipe:
         """One of the recipe's algorithms with its checked options."""
         if name not in self.algorithms:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
-        options = {k: v for k, v in self.algorithms[name].items() if k not in _AROUND}
+        options = {k: v for k, v in self.algorithms[name].items() if k not in PROTECTIONS}
         kind = find_algorithm(str(options.pop("kind", name)))
         own = options.get("local", {})
         options["local"] = self.local | own if isinstance(own, dict) else own
         algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
         return algorithm
 
-    def around(self, name: str) -> Around:
-        """What is done around one of the recipe's algorithms."""
+    def protections(self, name: str) -> tuple[Protection, ...]:
+        """What is done around one of the recipe's algorithms, as `Federation.protected` takes it.
+
+        A protection is at work if the recipe or the algorithm has its table, even an empty one.
+        """
         own = self.algorithms[name]
-        tables = {key: merged(getattr(self, key) or {}, own.get(key, {})) for key in _AROUND}
-        private = self.privacy or "privacy" in own
-        secure = self.secure is not None or "secure" in own
-        return Around(
-            checked(Robust, tables["robust"], "robust"),
-            checked(Attack, tables["attack"], "attack"),
-            checked(Privacy, tables["privacy"], "privacy") if private else None,
-            checked(Secure, tables["secure"], "secure") if secure else None,
-        )
+        found = []
+        for key, place in PROTECTIONS.items():
+            common = getattr(self, key)
+            if key in own or not (common is None or common is False):
+                table = merged(common if isinstance(common, dict) else {}, own.get(key, {}))
+                found.append(checked(load_object(place), table, key))
+        return tuple(found)
 
 
-@dataclass(frozen=True)
-class Around:
-    """Defences and attacks, which no algorithm knows of."""
-
-    robust: Robust
-    attack: Attack
-    privacy: Privacy | None
-    secure: Secure | None
-
-    def clients(self, federation: Federation, seed: int) -> Federation:
-        """The federation as it is then: attackers' data, and noise and masks on what is sent."""
-        return self.attack.on_data(federation, seed).protected(self.privacy, self.secure)
-
-
-_AROUND = ("robust", "attack", "privacy", "secure")
+PROTECTIONS = {
+    "refuse_imprints": "consort.protection.imprint:RefuseImprints",
+    "privacy": "consort.protection.dp:Privacy",
+    "secure": "consort.protection.secure.settings:Secure",
+    "robust": "consort.protection.robust:Robust",
+    "attack": "consort.attacks.poisoning:Attack",
+}
+"""The order matters: on clients, a later one is wrapped around those before it."""
 Recipe.wire = TypeAdapter(Recipe)

@@ -125,4 +125,8 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 def written_recipe(written: dict[str, Any], source: str) -> Recipe:
     """The recipe that `run.json` holds."""
-    return recipe_of({key: value for key, value in written.items() if value is not None}, source)
+    given = {key: value for key, value in written.items() if value is not None}
+    for key in ("robust", "privacy", "attack"):
+        if given.get(key) == {}:  # how version 0.1 wrote down that there is none
+            del given[key]
+    return recipe_of(given, source)

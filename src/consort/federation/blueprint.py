@@ -19,8 +19,21 @@ class Blueprint:
         self.stackable = can_be_stacked(model)
         self._live = [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
         self._initial = [tensor.clone() for tensor in self._live]
+        self._modes = [(module, module.training) for module in model.modules()]
+        self._learning = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
 
     def fresh(self) -> MultiTaskModel:
-        """The model with its initial weights, whoever used it before."""
+        """The model as it was built, whatever its last user did to it.
+
+        Initial weights alone are not enough: an evaluation leaves `eval()` behind, a training
+        loop gradients, and what trains next would differ after a resume.
+        """
         torch._foreach_copy_(self._live, self._initial)
+        for module, training in self._modes:
+            if module.training is not training:
+                module.training = training
+        for parameter, learning in self._learning:
+            parameter.grad = None
+            if parameter.requires_grad is not learning:
+                parameter.requires_grad_(learning)
         return self.model

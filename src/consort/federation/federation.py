@@ -2,64 +2,78 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 
+from consort.core.algorithm import Algorithm
 from consort.core.params import Params
 from consort.core.randomness import derive
 from consort.core.registry import check_name
 from consort.core.roster import Roster
 from consort.data.examples import Examples, Splits
-from consort.domains.signatures.verification import Verification
 from consort.errors import UsageError
 from consort.federation.blueprint import Blueprint
+from consort.federation.cache import DataCache
 from consort.federation.member import Member
+from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
-from consort.protection.dp import Privacy
-from consort.protection.secure.settings import Secure
 from consort.training.compute import Compute
+from consort.training.evaluation import EvaluationExtra
 
 EVERYONE = "everyone"
-_KEPT_BYTES = 2 << 30  # examples in memory; beyond that, those used longest ago are let go
 
 
+@dataclass(frozen=True, eq=False)
 class Federation:
-    """The clients of a run. Models are built once per architecture, data are kept while used."""
+    """The clients of a run. Models are built once per architecture, data are kept while used.
 
-    def __init__(
-        self,
-        members: Mapping[str, Member],
-        seed: int = 0,
-        batchnorm: BatchNormPolicy = "average",
-        compute: Compute = Compute(),
-        verification: Verification | None = None,
-        privacy: Privacy | None = None,
-    ) -> None:
-        for name in members:
+    It is a value: `dataclasses.replace` makes another one, which builds and loads anew.
+
+    Args:
+        members: The clients by name.
+        seed: Decides the initial weights.
+        batchnorm: What happens to the statistics of BatchNorm layers.
+        compute: Settings of the arithmetic.
+        extras: What is measured besides the metrics of the tasks.
+        protections: What is done around the algorithm; see `protected`.
+        client_ids: Who trains; everybody, if empty.
+        evaluation_ids: Who is evaluated; everybody who trains, if empty.
+
+    Raises:
+        UsageError: There is no client, or a name that cannot be that of a folder.
+    """
+
+    members: Mapping[str, Member]
+    seed: int = 0
+    batchnorm: BatchNormPolicy = "average"
+    compute: Compute = Compute()
+    extras: tuple[EvaluationExtra, ...] = ()
+    protections: tuple[Protection, ...] = ()
+    client_ids: tuple[str, ...] = ()
+    evaluation_ids: tuple[str, ...] = ()
+    _architectures: dict[Hashable, Blueprint] = field(default_factory=dict, init=False, repr=False)
+    _blueprints: dict[str, Blueprint] = field(default_factory=dict, init=False, repr=False)
+    _accompanied: dict[ModelSpec, Federation] = field(default_factory=dict, init=False, repr=False)
+    _data: DataCache = field(default_factory=DataCache, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in self.members:
             check_name(name)
-        if not members:
+        if not self.members:
             raise UsageError("a federation needs at least one client")
-        self.members = dict(sorted(members.items()))
-        self.seed = seed
-        self.batchnorm: BatchNormPolicy = batchnorm
-        self.compute = compute
-        self.verification = verification
-        self.privacy = privacy
-        self.secure: Secure | None = None
-        self.refuses_imprints = False
-        self.client_ids = tuple(self.members)
-        self.evaluation_ids = self.client_ids
-        self._architectures: dict[Hashable, Blueprint] = {}
-        self._blueprints: dict[str, Blueprint] = {}
-        self._accompanied: dict[ModelSpec, Federation] = {}
-        self._data: OrderedDict[str, Splits] = OrderedDict()
-        self._data_bytes = 0
+        members = dict(sorted(self.members.items()))
+        ids = self.client_ids or tuple(members)
+        for name, value in (
+            ("members", members),
+            ("client_ids", ids),
+            ("evaluation_ids", self.evaluation_ids or ids),
+        ):
+            object.__setattr__(self, name, value)
 
     def blueprint(self, client: str) -> Blueprint:
         """The model of this client's architecture, which it shares with its like."""
@@ -95,14 +109,10 @@ class Federation:
 
     def data(self, client: str) -> Splits:
         """This client's examples, from memory or brought there now."""
-        if client not in self._data:
-            splits = self.members[client].load()
-            self._data[client] = Splits(*map(self._laid_out, _parts(splits)))
-            self._data_bytes += _size(self._data[client])
-            while self._data_bytes > _KEPT_BYTES and len(self._data) > 1:
-                self._data_bytes -= _size(self._data.popitem(last=False)[1])
-        self._data.move_to_end(client)
-        return self._data[client]
+        return self._data.get(client, lambda: self._load(client))
+
+    def _load(self, client: str) -> Splits:
+        return self.members[client].load().map(self._laid_out)
 
     @cached_property
     def roster(self) -> Roster:
@@ -122,26 +132,40 @@ class Federation:
         spec = ModelSpec.of(table) if table else self._smallest()
         if spec not in self._accompanied:
             members = {n: replace(member, companion=spec) for n, member in self.members.items()}
-            others = self.having(members)
-            others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
-            self._accompanied[spec] = others
+            self._accompanied[spec] = replace(self, members=members)
         return self._accompanied[spec]
 
-    def having(self, members: Mapping[str, Member]) -> Federation:
-        """Other members under the same circumstances."""
-        kept = self.seed, self.batchnorm, self.compute, self.verification, self.privacy
-        others = Federation(members, *kept)
-        others.refuses_imprints, others.secure = self.refuses_imprints, self.secure
-        return others
+    def protected(self, *protections: Protection) -> Self:
+        """The same clients with these protections, in the place of those they have.
 
-    def protected(self, privacy: Privacy | None, secure: Secure | None = None) -> Federation:
-        """The same clients, who add noise to what they send, hide it among each other, or none."""
-        if (privacy, secure) == (self.privacy, self.secure):
+        On clients, a later protection is wrapped around those before it; on the server, a later
+        one is nearer to the algorithm.
+        """
+        if protections == self.protections:
             return self
-        others = self.having(self.members)
-        others.client_ids, others.evaluation_ids = self.client_ids, self.evaluation_ids
-        others.privacy, others.secure = privacy, secure
-        return others
+        prepared = self
+        for protection in protections:
+            prepared = protection.prepared(prepared)
+        return replace(prepared, protections=protections)
+
+    def check(self, algorithm: Algorithm[Any], present: int) -> None:
+        """Refuses what a protection cannot protect, before anything is trained.
+
+        Args:
+            algorithm: The algorithm that is to run.
+            present: How many clients take part in a round.
+
+        Raises:
+            UsageError: A protection does not fit the algorithm or a client.
+        """
+        for protection in self.protections:
+            protection.check(self, algorithm, present)
+            self.check_clients(protection, algorithm)
+
+    def check_clients(self, protection: Protection, algorithm: Algorithm[Any]) -> None:
+        """Refuses clients that one of the protections cannot protect."""
+        for client in self.client_ids:
+            protection.check_client(self, client, algorithm)
 
     def _smallest(self) -> ModelSpec:
         """The model with the fewest numbers, the first of several such."""
@@ -150,9 +174,11 @@ class Federation:
 
     def pooled(self) -> Federation:
         """One client with everybody's data trains; the real clients only evaluate."""
-        unlike = {member.architecture: name for name, member in reversed(self.members.items())}
-        if len(unlike) > 1:
-            one, other = sorted(unlike.values())[:2]
+        kinds: dict[Hashable, str] = {}
+        for name, member in self.members.items():
+            kinds.setdefault(member.architecture, name)
+        if len(kinds) > 1:
+            one, other = sorted(kinds.values())[:2]
             raise UsageError(
                 "pooling the data needs one architecture and the same tasks for all, but clients "
                 f"{one} and {other} differ"
@@ -161,29 +187,18 @@ class Federation:
             raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))
         everyone = replace(first, load=self._load_everything, local={})
-        pool = self.having(self.members | {EVERYONE: everyone})
-        pool.client_ids, pool.evaluation_ids = (EVERYONE,), self.client_ids
-        return pool
+        return replace(
+            self,
+            members={**self.members, EVERYONE: everyone},
+            client_ids=(EVERYONE,),
+            evaluation_ids=self.client_ids,
+        )
 
     def _load_everything(self) -> Splits:
-        columns = zip(*(_parts(member.load()) for member in self.members.values()), strict=True)
-        return Splits(*map(Examples.concatenate, columns))
+        return Splits.concatenate([member.load() for member in self.members.values()])
 
     def _laid_out(self, examples: Examples) -> Examples:
         if self.compute.channels_last and examples.inputs.ndim == 4:
             inputs = examples.inputs.contiguous(memory_format=torch.channels_last)
             return replace(examples, inputs=inputs)
         return examples
-
-
-def _parts(splits: Splits) -> list[Examples]:
-    parts = [splits.train, splits.validation, splits.test]
-    return parts if splits.marked is None else [*parts, splits.marked]
-
-
-def _size(splits: Splits) -> int:
-    return sum(
-        tensor.numel() * tensor.element_size()
-        for part in _parts(splits)
-        for tensor in (part.inputs, *part.targets.values())
-    )

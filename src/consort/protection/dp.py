@@ -6,32 +6,27 @@ McMahan, Ramage, Talwar and Zhang: Learning Differentially Private Recurrent Lan
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import torch
 from annotated_types import Gt, Lt
 from pydantic import Strict
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from consort.aggregation.robust import clipped
+from consort.core.algorithm import Algorithm
 from consort.core.bounds import Positive
-from consort.core.messages import Payload
+from consort.core.messages import Payload, State
 from consort.core.params import Params
 from consort.errors import Failure, UsageError
+from consort.federation.federation import Federation
+from consort.federation.protection import Handler, Protection, Request, Setting
+from consort.protection.accounting import LEDGER, accountant, spend, spent
+from consort.protection.dp_sgd import PrivateSteps, noise_like
 from consort.protection.updates import reworked
+from consort.tasks import Task
 
-if TYPE_CHECKING:
-    from consort.core.algorithm import Algorithm
-    from consort.core.messages import State
-    from consort.federation.federation import Federation
-    from consort.tasks import Task
-
-LEDGER = "privacy ledger"
-"""Where a client remembers what it has spent: [sampling rate, steps], once for every rate."""
 PUBLIC = ("examples",)
 """Entries of an answer that are sent as they are, and that nothing is promised for."""
 TRAINS_BY_STEPS_ALONE = (
@@ -42,10 +37,12 @@ TRAINS_BY_STEPS_ALONE = (
 
 
 @dataclass(frozen=True)
-class Privacy:
-    """Whom the noise hides: one `example` among a client's, or a whole `client`."""
+class Privacy(Protection):
+    """Differential privacy for one `example` of a client, or for a whole `client`."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    table: ClassVar[str] = "privacy"
+    alone: ClassVar[bool] = True
 
     level: Literal["client", "example"]
     """`client`: every answer is clipped and gets noise; `example`: every step of training."""
@@ -56,26 +53,40 @@ class Privacy:
     delta: Annotated[float, Strict(), Gt(0), Lt(1)] = 1e-5
     """The probability with which epsilon may not hold."""
 
-    def check(self, federation: Federation, algorithm: Algorithm[Any]) -> None:
-        """Refuses what the guarantee would not cover, and a machine that cannot count it."""
-        _accountant()
-        if self.level == "client":
-            return
+    def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
+        """Refuses an algorithm that the guarantee would not cover."""
         kind = type(algorithm).__module__.rpartition(".")[2]
-        if kind not in TRAINS_BY_STEPS_ALONE:
+        if self.level == "example" and kind not in TRAINS_BY_STEPS_ALONE:
             raise UsageError(
                 f"privacy.level = 'example' covers training steps, but {kind} may learn from "
                 f"its data in other ways: use {', '.join(TRAINS_BY_STEPS_ALONE)}, or "
                 "privacy.level = 'client'"
             )
-        for client in federation.client_ids:
-            trained = algorithm.with_local(federation.members[client].local)
-            if getattr(getattr(trained, "local", None), "balance", False):
-                raise UsageError(
-                    "privacy.level = 'example' counts each example once: no local.balance"
-                )
-            _refuse_batchnorm(client, federation.blueprint(client).model)
-            _refuse_comparisons(client, federation.members[client].tasks)
+
+    def check_client(self, federation: Federation, client: str, algorithm: Algorithm[Any]) -> None:
+        """Refuses models and tasks without gradients of single examples."""
+        accountant()
+        if self.level == "client":
+            return
+        trained = algorithm.with_local(federation.members[client].local)
+        if getattr(getattr(trained, "local", None), "balance", False):
+            raise UsageError("privacy.level = 'example' counts each example once: no local.balance")
+        _refuse_batchnorm(client, federation.blueprint(client).model)
+        _refuse_comparisons(client, federation.members[client].tasks)
+
+    def client(self, handler: Handler, setting: Setting) -> Handler:  # noqa: ARG002
+        """Adds noise to what is sent, or to every step of training; tells what was spent."""
+
+        def private(request: Request) -> Payload:
+            if self.level == "example":
+                request.steps = PrivateSteps(self.clip, self.noise)
+            if request.call.evaluation:
+                spent = {"epsilon": self.epsilon(request.state)}
+                return handler(request) | spent
+            content = handler(request)
+            return self.protected(content, request.call.payload, request.state, request.generator)
+
+        return private
 
     def protected(
         self, content: Payload, received: Payload, state: State, generator: Generator
@@ -101,45 +112,6 @@ class Privacy:
         """What a client with this memory has spent."""
         ledger = tuple((rate, steps) for rate, steps in state.get(LEDGER, ()))
         return spent(ledger, self.noise, self.delta)
-
-
-def spend(state: State, rate: float, steps: int) -> None:
-    """Writes down that each example was used with this probability in so many steps."""
-    ledger: dict[float, int] = dict(state.get(LEDGER, ()))
-    ledger[rate] = ledger.get(rate, 0) + steps
-    state[LEDGER] = [[used, count] for used, count in sorted(ledger.items())]
-
-
-@lru_cache(maxsize=4096)
-def spent(ledger: Sequence[tuple[float, int]], noise: float, delta: float) -> float:
-    """The epsilon of all these steps together, by Rényi differential privacy."""
-    if not ledger:
-        return 0.0
-    accountant = _accountant()()
-    accountant.history = [(noise, rate, steps) for rate, steps in ledger]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the best order is at an end: still a valid bound
-        return float(accountant.get_epsilon(delta, alphas=_ORDERS))
-
-
-_ORDERS = [1 + x / 20 for x in range(1, 200)] + [*range(11, 64)] + [2.0**x for x in range(6, 16)]
-
-
-def noise_like(tensors: Iterable[Tensor], deviation: float, generator: Generator) -> list[Tensor]:
-    """Gaussian noise of these shapes."""
-    return [torch.randn(t.shape, generator=generator, dtype=t.dtype) * deviation for t in tensors]
-
-
-def _accountant() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from opacus.accountants import RDPAccountant
-    except ImportError as error:
-        raise UsageError(
-            "[privacy] needs Opacus to count what is spent: pip install 'fedconsort[privacy]'"
-        ) from error
-    return RDPAccountant
 
 
 def _is_parameters(value: Any) -> bool:

@@ -6,16 +6,20 @@ clipped, noise is added to their sum, and the divisor is the expected number of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from consort.data.examples import Examples
-from consort.protection.dp import Privacy, noise_like
+from consort.errors import UsageError
+from consort.protection.accounting import spend
 from consort.training.client import Client
-from consort.training.replay import Found
+from consort.training.local import LocalTraining
+from consort.training.objectives import Gradients, Objective, gradients_of_sum
+from consort.training.replay import Found, Step
 
 Losses = Callable[[Client, Examples], dict[str, Tensor]]
 
@@ -42,33 +46,73 @@ class _Loss(nn.Module):
         return torch.stack(list(self._losses(self._client, one).values())).sum()
 
 
-def private_step(
-    privacy: Privacy,
-    client: Client,
-    losses: Losses,
-    names: Sequence[str],
-    params: Sequence[Tensor],
-    expected: float,
-) -> Callable[[Examples], Found]:
-    """From a batch to its mean loss and a noisy mean of clipped gradients."""
-    module = _Loss(client, losses)
+@dataclass(frozen=True)
+class PrivateSteps:
+    """The steps of DP-SGD in the place of the ordinary ones; each call writes down its price."""
 
-    def loss(values: dict[str, Tensor], inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
-        found: Tensor = functional_call(module, values, (inputs, targets))
-        return found
+    clip: float
+    """Largest length of one example's gradient."""
+    noise: float
+    """Deviation of the noise, in units of `clip`."""
 
-    each = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
+    def __call__(
+        self,
+        local: LocalTraining,
+        client: Client,
+        *,
+        objective: Objective,
+        gradients: Gradients,
+        examples: Examples | None,
+        names: Sequence[str],
+        params: Sequence[Tensor],
+    ) -> tuple[Step, Iterator[Examples]]:
+        """DP-SGD's step and its randomly drawn batches: see `StepRule`."""
+        if examples is not None or gradients is not gradients_of_sum:
+            raise UsageError("privacy.level = 'example' needs the client's own examples")
+        train = local.prepared(client)
+        count = max(len(train), 1)
+        rate = min(local.batch / count, 1.0)
+        steps = local.steps if local.steps is not None else local.epochs * -(-count // local.batch)
+        spend(client.state, rate, steps)
 
-    def step(batch: Examples) -> Found:
-        values = {f"model.{n}": p.detach() for n, p in zip(names, params, strict=True)}
-        noise = noise_like(list(values.values()), privacy.noise * privacy.clip, client.generator)
-        if not len(batch):
-            return [], [tensor / expected for tensor in noise]
-        grads, found = each(values, batch.inputs, batch.targets)
-        sums = clipped_sums(list(grads.values()), privacy.clip)
-        return [found.mean()], [(s + n) / expected for s, n in zip(sums, noise, strict=True)]
+        def losses(client: Client, batch: Examples) -> dict[str, Tensor]:
+            return local.weighted(objective(client, batch))
 
-    return step
+        step = self._step(client, losses, names, params, rate * count)
+        return step, drawn(train, rate, steps, client.generator)
+
+    def _step(
+        self,
+        client: Client,
+        losses: Losses,
+        names: Sequence[str],
+        params: Sequence[Tensor],
+        expected: float,
+    ) -> Step:
+        """From a batch to its mean loss and a noisy mean of clipped gradients."""
+        module = _Loss(client, losses)
+
+        def loss(values: dict[str, Tensor], inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
+            found: Tensor = functional_call(module, values, (inputs, targets))
+            return found
+
+        each = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
+
+        def step(batch: Examples) -> Found:
+            values = {f"model.{n}": p.detach() for n, p in zip(names, params, strict=True)}
+            noise = noise_like(list(values.values()), self.noise * self.clip, client.generator)
+            if not len(batch):
+                return [], [tensor / expected for tensor in noise]
+            grads, found = each(values, batch.inputs, batch.targets)
+            sums = clipped_sums(list(grads.values()), self.clip)
+            return [found.mean()], [(s + n) / expected for s, n in zip(sums, noise, strict=True)]
+
+        return step
+
+
+def noise_like(tensors: Iterable[Tensor], deviation: float, generator: Generator) -> list[Tensor]:
+    """Gaussian noise of these shapes."""
+    return [torch.randn(t.shape, generator=generator, dtype=t.dtype) * deviation for t in tensors]
 
 
 def clipped_sums(grads: Sequence[Tensor], limit: float) -> list[Tensor]:

@@ -7,10 +7,15 @@ differences of its gradients are the examples.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from torch import Tensor
 
-from consort.core.wire import NamedTensor
+from consort.core.messages import Payload
+from consort.core.wire import NamedTensor, tensors_in
 from consort.errors import Refused
+from consort.federation.protection import Handler, Protection, Request, Setting
 
 FEWEST = 8
 """Smaller layers are not looked at: a few rows may be alike by chance."""
@@ -46,3 +51,25 @@ def refuse_imprints(tensors: list[NamedTensor]) -> None:
                 f"{share:.0%} of the rows of {name or 'a matrix'} are one row at different scales, "
                 "as in a model built to copy training examples: it is not trained"
             )
+
+
+@dataclass(frozen=True)
+class RefuseImprints(Protection):
+    """Clients refuse models that are built to carry examples away."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    table: ClassVar[str] = "refuse_imprints"
+
+    def client(self, handler: Handler, setting: Setting) -> Handler:  # noqa: ARG002
+        """Looks at every payload before it is used, and at the same objects once."""
+        seen: tuple[object, ...] = ()
+
+        def guarded(request: Request) -> Payload:
+            nonlocal seen
+            values = tuple(request.call.payload.values())
+            if list(map(id, values)) != list(map(id, seen)):
+                refuse_imprints(tensors_in(values))
+                seen = values
+            return handler(request)
+
+        return guarded

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from consort.aggregation.robust import clipped, krum, median, multi_krum, trimmed_mean
+from consort.core.algorithm import Algorithm
 from consort.core.bounds import Count, Positive
-from consort.core.messages import Call, Reply
+from consort.core.engine import Engine
+from consort.core.messages import Call, Reply, averaging
 from consort.core.params import Params, mean
 from consort.engines.middleware import Wrapper
 from consort.errors import UsageError
+from consort.federation.federation import Federation
+from consort.federation.protection import Protection, Setting
 from consort.protection.updates import reworked
 
 _FEWEST = {"trimmed_mean": (2, 1), "krum": (2, 3), "multi_krum": (2, 3)}
@@ -19,10 +24,11 @@ _FEWEST = {"trimmed_mean": (2, 1), "krum": (2, 3), "multi_krum": (2, 3)}
 
 
 @dataclass(frozen=True)
-class Robust:
+class Robust(Protection):
     """What the server does against clients that send wrong updates."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    table: ClassVar[str] = "robust"
 
     rule: Literal["mean", "median", "trimmed_mean", "krum", "multi_krum"] = "mean"
     """What takes the place of the mean; all but `mean` count every client alike."""
@@ -47,7 +53,12 @@ class Robust:
             case "multi_krum":
                 return multi_krum(items, self.malicious)
 
-    def check(self, present: int) -> None:
+    @property
+    def needs_single_answers(self) -> bool:
+        """A mean of clipped updates is no longer the mean of what was sent."""
+        return self.rule != "mean" or self.clip is not None
+
+    def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
         """Refuses a federation in which too few answer."""
         per_client, more = _FEWEST.get(self.rule, (0, 1))
         fewest = per_client * self.malicious + more
@@ -56,6 +67,25 @@ class Robust:
                 f"robust.rule = {self.rule!r} against {self.malicious} malicious needs {fewest} "
                 f"clients in every round, but {present} take part: lower robust.malicious, or "
                 "choose 'median'"
+            )
+
+    def server(self, engine: Engine, setting: Setting) -> Engine:  # noqa: ARG002
+        """Shortens the updates that are too long, if there is a limit."""
+        return engine if self.clip is None else Clipped(engine, self.clip)
+
+    @contextmanager
+    def during_round(self, algorithm: Algorithm[Any]) -> Iterator[None]:
+        """The rule takes the place of every mean of answers; one that is never used is refused."""
+        if self.rule == "mean":
+            yield
+            return
+        with averaging(self) as taken:
+            yield
+        if not taken:
+            raise UsageError(
+                f"{type(algorithm).__name__} takes no mean of its clients' answers that "
+                f"robust.rule = {self.rule!r} could replace: remove the rule, or choose "
+                "an algorithm that averages, such as fedavg"
             )
 
 

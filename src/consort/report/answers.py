@@ -107,14 +107,11 @@ def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Ans
 def _spare(run: Run) -> None:
     """Leaves the clients only the test images that are shown: just the models are wanted."""
     whole = run.federation
-    few = whole.having(
-        {
-            client: replace(member, load=partial(_with_few, member))
-            for client, member in whole.members.items()
-        }
-    )
-    few.client_ids, few.evaluation_ids = whole.client_ids, whole.evaluation_ids
-    run.federation = few
+    members = {
+        client: replace(member, load=partial(_with_few, member))
+        for client, member in whole.members.items()
+    }
+    run.federation = replace(whole, members=members)
 
 
 def _with_few(member: Member) -> Splits:

@@ -43,14 +43,14 @@ function draw(plot) {
 }
 
 // Pictures are drawn when they come near the window, so that long pages open at once.
-const watcher = new IntersectionObserver((entries) => {
+const observer = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((entry) => entry.isIntersecting)) {
-    watcher.unobserve(entry.target);
+    observer.unobserve(entry.target);
     draw(plots.find((plot) => plot.place === entry.target));
   }
 }, { rootMargin: "400px" });
 
-for (const plot of plots) watcher.observe(plot.place);
+for (const plot of plots) observer.observe(plot.place);
 
 addEventListener("beforeprint", () => plots.filter((plot) => !plot.drawn).forEach(draw));
 

@@ -24,6 +24,11 @@ class History:
         """Takes a row in; it is written at the next `flush`."""
         self._waiting.append(row)
 
+    @property
+    def pending(self) -> tuple[Row, ...]:
+        """What is written at the next `flush`."""
+        return tuple(self._waiting)
+
     def flush(self) -> int:
         """Writes what is waiting; returns the length of the file."""
         if self.path is None:

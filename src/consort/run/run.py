@@ -11,24 +11,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from consort.attacks.poisoning import Attack, Attacked
 from consort.core import files
 from consort.core.algorithm import Algorithm, Clients
 from consort.core.engine import Engine
-from consort.core.messages import Call, Reply, averaging
+from consort.core.messages import Call, Reply
 from consort.core.row import Row
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked, Faulty, Metered, Policed
 from consort.engines.states import StateStore
 from consort.engines.workers import Workers
-from consort.errors import ClientFailed, NoReplies, UsageError
+from consort.errors import ClientFailed, NoReplies
 from consort.federation.federation import Federation
 from consort.federation.participation import cohort
-from consort.protection.robust import Clipped, Robust
-from consort.protection.secure.server import Secured
+from consort.federation.protection import Setting
 from consort.run.history import History
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work
 from consort.run.schedule import Schedule
 
@@ -45,21 +43,14 @@ class Run:
     seed: int = 0
     folder: Path | None = None
     workers: int = 1
-    watcher: Watcher = field(default_factory=Watcher)
+    observer: Observer = field(default_factory=Observer)
     engine: Callable[[ClientHost], Engine] | None = None
     """Starts what carries the calls; if not given, this process or so many workers."""
-    robust: Robust = field(default_factory=Robust)
-    attack: Attack = field(default_factory=Attack)
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
             self.federation = self.federation.pooled()
-        if self.federation.privacy:
-            self.federation.privacy.check(self.federation, self.algorithm)
-        self.robust.check(len(self._present(1)))
-        if self.federation.secure:
-            present = len(self._present(1))
-            self.federation.secure.check(self.algorithm, present, self.robust, self.attack)
+        self.federation.check(self.algorithm, len(self._present(1)))
         self.history = History(self.folder and self.folder / "history.jsonl")
         self.server: Any = None
         self._done = 0
@@ -73,9 +64,11 @@ class Run:
             if not self._restore():
                 self.server = self.algorithm.start(self.federation.roster)
             if self._done < self.schedule.rounds:
-                engine = self._secured(self._engine(stack))
+                self.observer.started(self._done + 1, self.schedule.rounds)
+                engine = self._protected(self._engine(stack))
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)
+            self.observer.finished()
         return self.history
 
     def saved(self, back: int = 0) -> dict[str, Any] | None:
@@ -99,10 +92,10 @@ class Run:
         """
         self.federation.compute.apply()
         with ExitStack() as stack:
-            engine = self._secured(wrap(self._engine(stack, store)))
+            engine = self._protected(wrap(self._engine(stack, store)))
             try:
                 clients = self._clients(self._present(round_), round_, engine)
-                with averaging(self.robust):
+                with self._during_round():
                     return self.algorithm.round(server, clients)
             except NoReplies:
                 return server
@@ -110,27 +103,23 @@ class Run:
     def _round(self, round_: int, engine: Engine) -> None:
         start = time.perf_counter()
         present = self._present(round_)
-        self.watcher.round_started(round_, len(present))
+        self.observer.round_started(round_, len(present))
         clients = self._clients(present, round_, engine)
         try:
-            with averaging(self.robust) as taken:
+            with self._during_round():
                 self.server = self.algorithm.round(self.server, clients)
-            if not taken and self.robust.rule != "mean":
-                raise UsageError(
-                    f"{type(self.algorithm).__name__} takes no mean of its clients' answers that "
-                    f"robust.rule = {self.robust.rule!r} could replace: remove the rule, or choose "
-                    "an algorithm that averages, such as fedavg"
-                )
             self._keep(clients.notes)
         except NoReplies as error:
-            self.watcher.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
+            self.observer.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
         self._note(round_, "seconds", time.perf_counter() - start)
         last = round_ == self.schedule.rounds
         every = self.schedule.evaluate_every
         if last or (every and round_ % every == 0):
             self._evaluate(round_, engine)
         self._note(round_, "peak_memory_mib", _peak_memory())
+        rows = self.history.pending
         self._save(round_)
+        self.observer.measured(round_, rows)
 
     def _present(self, round_: int) -> tuple[str, ...]:
         ids = self.federation.client_ids
@@ -162,15 +151,14 @@ class Run:
                 else:
                     clients.note(name, {client: found})
         self._keep(clients.notes)
-        self.watcher.evaluated(round_, replies)
+        self.observer.evaluated(round_, replies)
 
     def _engine(self, stack: ExitStack, store: StateStore | None = None) -> Engine:
         folder = self.folder and self.folder / "clients"
         if folder is None and (self.engine or self.workers > 1):  # processes share states on disk
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
-        if self.federation.verification:
-            import sklearn.svm  # noqa: F401 - once, and not in every worker
-
+        for extra in self.federation.extras:
+            extra.prepare()
         host = ClientHost(
             self.federation,
             self.algorithm,
@@ -181,23 +169,24 @@ class Run:
         )
         engine = self._start_engine(host)
         stack.callback(engine.close)
-        attackers = self.attack.attackers(self.federation.client_ids, self.seed)
-        if attackers:
-            engine = Attacked(engine, self.attack, attackers)
         engine = Metered(engine, self._record)
         engine = Checked(engine, host.federation.shapes)
-        if self.robust.clip:
-            engine = Clipped(engine, self.robust.clip)
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
-        return Policed(engine, self.schedule.on_error, self.schedule.retries, self.watcher.failed)
+        return Policed(engine, self.schedule.on_error, self.schedule.retries, self.observer.failed)
 
-    def _secured(self, engine: Engine) -> Engine:
-        """What hides answers stands nearest to the server: all else sees only masked ones."""
-        secure = self.federation.secure
-        if secure is None:
-            return engine
-        return Secured(engine, secure, self.algorithm, self.watcher.failed)
+    def _protected(self, engine: Engine) -> Engine:
+        """The engine with the server's halves of all protections around it."""
+        setting = Setting(self.federation, self.algorithm, self.observer.failed)
+        for protection in self.federation.protections:
+            engine = protection.server(engine, setting)
+        return engine
+
+    def _during_round(self) -> ExitStack:
+        stack = ExitStack()
+        for protection in self.federation.protections:
+            stack.enter_context(protection.during_round(self.algorithm))
+        return stack
 
     def _start_engine(self, host: ClientHost) -> Engine:
         if self.engine:
@@ -208,7 +197,7 @@ class Run:
         if not call.evaluation:
             flops = self.federation.compute.count_flops
             self._keep(rows_of_work(call, reply, down, up, flops))
-        self.watcher.answered(call)
+        self.observer.answered(call)
 
     def _keep(self, rows: Iterable[Row]) -> None:
         for row in rows:

@@ -11,12 +11,12 @@ from torch import Generator
 from consort.core.messages import Payload, State
 from consort.core.params import Params
 from consort.data.examples import Splits
-from consort.domains.signatures.verification import Verification
 from consort.errors import Failure
 from consort.models.multitask import MultiTaskModel
-from consort.protection.dp import Privacy
 from consort.tasks import Task
+from consort.training.evaluation import EvaluationExtra
 from consort.training.scoring import score
+from consort.training.steps import StepRule
 
 Witness = Callable[[MultiTaskModel, Payload], None]
 """Is shown every model that a client scores, as it is then, and its scores."""
@@ -26,9 +26,10 @@ Witness = Callable[[MultiTaskModel, Payload], None]
 class Client:
     """One client during one call.
 
-    At the start of every call `model` holds the initial weights of its architecture (and
-    this client's own BatchNorm statistics, where they are local). What shall outlive the call
-    goes into `state` or into the answer.
+    At the start of every call `model` is as it was built: with the initial weights of its
+    architecture (and this client's own BatchNorm statistics, where they are local), in training
+    mode, without gradients, whatever was called before. What must outlive the call goes into
+    `state` or into the answer.
     """
 
     id: str
@@ -39,9 +40,10 @@ class Client:
     generator: Generator
     round: int
     rounds: int
-    verification: Verification | None = None
+    extras: tuple[EvaluationExtra, ...] = ()
     witness: Witness | None = None
-    privacy: Privacy | None = None
+    steps: StepRule | None = None
+    """How local training takes its steps, if not in the ordinary way."""
     scored: bool = field(default=False, init=False)
     """Whether `score` was called."""
 
@@ -82,9 +84,9 @@ class Client:
         self.scored = True
         chosen = model or self.model
         scores = score(chosen, self.tasks, self.data)
-        if self.verification:
+        for extra in self.extras:
             last = self.round == self.rounds
-            scores = self.verification.added_to(scores, chosen, self.data, self.id, last)
+            scores = extra.added_to(scores, chosen, self.data, self.id, last)
         if self.witness:
             self.witness(chosen, scores)
         return scores

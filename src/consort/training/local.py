@@ -15,7 +15,6 @@ from consort.core.bounds import Count, CountOrNone, NotNegative, Positive, Proba
 from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.errors import Failure, UsageError
-from consort.protection.dp import Privacy
 from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.mode import moving, use_running_statistics_for_one
@@ -95,11 +94,16 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
-            privacy = client.privacy
-            if privacy and privacy.level == "example":
-                if examples is not None or gradients is not gradients_of_sum:
-                    raise UsageError("privacy.level = 'example' needs the client's own examples")
-                step, batches = self._private(client, privacy, objective, names, params)
+            if client.steps:
+                step, batches = client.steps(
+                    self,
+                    client,
+                    objective=objective,
+                    gradients=gradients,
+                    examples=examples,
+                    names=names,
+                    params=params,
+                )
             else:
                 step = self._step(client, objective, gradients, names, params)
                 batches = self.batches(examples or self.prepared(client), client.generator)
@@ -136,31 +140,6 @@ class LocalTraining:
             return step
         tasks, weights = tuple(client.tasks.items()), tuple(self.task_weights.items())
         return replayed(step, client.model, (tasks, weights, *map(id, params)), [ONE])
-
-    def _private(
-        self,
-        client: Client,
-        privacy: Privacy,
-        objective: Objective,
-        names: Sequence[str],
-        params: Sequence[Tensor],
-    ) -> tuple[Step, Iterator[Examples]]:
-        """DP-SGD's steps and batches in the place of the ordinary ones, and their price."""
-        from consort.protection import dp_sgd
-        from consort.protection.dp import spend
-
-        train = self.prepared(client)
-        count = max(len(train), 1)
-        chance = min(self.batch / count, 1.0)
-        steps = self.steps if self.steps is not None else self.epochs * -(-count // self.batch)
-        spend(client.state, chance, steps)
-
-        def losses(client: Client, batch: Examples) -> dict[str, Tensor]:
-            return self.weighted(objective(client, batch))
-
-        expected = chance * count
-        step = dp_sgd.private_step(privacy, client, losses, names, params, expected)
-        return step, dp_sgd.drawn(train, chance, steps, client.generator)
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
         """The same steps for all clients of a cohort at once."""

@@ -7,20 +7,22 @@ import math
 import pytest
 import torch
 from tests.helpers import tiny_federation
+from torch import Generator
 
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.local_only import LocalOnly
 from consort.algorithms.scaffold import Scaffold
-from consort.attacks.poisoning import Attack, Attacked
+from consort.attacks.poisoning import Attack
 from consort.core.messages import Call, Replies, averaging
 from consort.core.params import Params, mean
 from consort.data.examples import Examples
 from consort.engines.scripted import Scripted
 from consort.errors import UsageError
 from consort.experiment.loading import recipe_of
+from consort.federation.protection import Request, Setting
 from consort.protection.robust import Clipped, Robust
 from consort.protection.updates import reworked
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.local import LocalTraining
@@ -32,7 +34,7 @@ TRAINED = Params({"a": torch.tensor([4.0, 6.0])})  # an update of length 5
 RULES = ("median", "trimmed_mean", "krum", "multi_krum")
 
 
-class Listening(Watcher):
+class Listening(Observer):
     def __init__(self) -> None:
         self.heard: list[str] = []
 
@@ -40,14 +42,12 @@ class Listening(Watcher):
         self.heard.append(str(error))
 
 
-def finished(attack=HARMLESS, robust=PLAIN, algorithm=FEDAVG, rounds=2, watcher=None):
+def finished(attack=HARMLESS, robust=PLAIN, algorithm=FEDAVG, rounds=2, observer=None):
     run = Run(
-        attack.on_data(tiny_federation(6), 0),
+        tiny_federation(6).protected(robust, attack),
         algorithm,
         Schedule(rounds=rounds),
-        attack=attack,
-        robust=robust,
-        watcher=watcher or Watcher(),
+        observer=observer or Observer(),
     )
     run.go()
     return run
@@ -86,15 +86,18 @@ def test_the_update_is_what_differs_from_what_was_sent():
     ],
 )
 def test_what_attackers_send(by, expected):
-    def wrapper(engine):
-        return Attacked(engine, Attack(by), frozenset({"c"}))
+    federation, attack = tiny_federation(2), Attack(by)
+    handler = attack.client(lambda _: {"model": TRAINED}, Setting(federation, FEDAVG))
+    (attacker,) = attack.attackers(federation.client_ids, 0)
+    (honest,) = set(federation.client_ids) - {attacker}
 
-    found = delivered(wrapper, model=TRAINED)["model"]["a"].tolist()
-    assert found == pytest.approx(expected, nan_ok=True)
-    assert delivered(wrapper, evaluation=True, model=TRAINED)["model"] is TRAINED
-    assert delivered(lambda e: Attacked(e, Attack(by), frozenset("b")), model=TRAINED)["model"] is (
-        TRAINED
-    )
+    def answer(client, evaluation=False):
+        call = Call(client, "train", 1, 0, 0, {"model": SENT}, evaluation)
+        return handler(Request(call, {}, Generator()))["model"]
+
+    assert answer(attacker)["a"].tolist() == pytest.approx(expected, nan_ok=True)
+    assert answer(attacker, evaluation=True) is TRAINED
+    assert answer(honest) is TRAINED
 
 
 def test_long_updates_are_shortened_and_short_ones_stay():
@@ -107,8 +110,8 @@ def test_long_updates_are_shortened_and_short_ones_stay():
 def test_labels_are_turned_around_in_training_data_alone():
     plain = tiny_federation(4)
     attack = Attack(["label_flip"], clients=2)
-    wrong = attack.on_data(plain, 3)
-    attackers = attack.attackers(plain.client_ids, 3)
+    wrong = plain.protected(attack)
+    attackers = attack.attackers(plain.client_ids, plain.seed)
     assert len(attackers) == 2
     for name in plain.client_ids:
         before, after = plain.data(name), wrong.data(name)
@@ -121,8 +124,8 @@ def test_labels_are_turned_around_in_training_data_alone():
 def test_a_back_door_is_taught_by_attackers_and_tested_by_all():
     plain = tiny_federation(4)
     attack = Attack(["backdoor"], clients=2, target=1, patch=2)
-    wrong = attack.on_data(plain, 3)
-    attackers = attack.attackers(plain.client_ids, 3)
+    wrong = plain.protected(attack)
+    attackers = attack.attackers(plain.client_ids, plain.seed)
     for name in plain.client_ids:
         before, after = plain.data(name), wrong.data(name)
         assert after.test.inputs.equal(before.test.inputs)
@@ -165,7 +168,7 @@ def test_how_often_a_back_door_opens_is_in_the_history():
 
 def test_a_back_door_needs_a_class_to_lead_to():
     with pytest.raises(UsageError, match=r"attack\.target = 3: client c0 has no such class"):
-        Attack(["backdoor"], target=3).on_data(tiny_federation(2), 0)
+        tiny_federation(2).protected(Attack(["backdoor"], target=3))
 
 
 def test_who_attacks_depends_on_the_seed_alone():
@@ -221,10 +224,10 @@ def test_rules_serve_algorithms_that_average_updates():
 
 
 def test_numbers_that_are_none_are_refused_and_the_round_goes_on():
-    watcher = Listening()
-    run = finished(Attack(["nan"]), watcher=watcher)
-    assert len(watcher.heard) == 2
-    assert "holds NaN or infinite values" in watcher.heard[0]
+    observer = Listening()
+    run = finished(Attack(["nan"]), observer=observer)
+    assert len(observer.heard) == 2
+    assert "holds NaN or infinite values" in observer.heard[0]
     assert math.isfinite(run.server.model.norm())
 
 
@@ -237,7 +240,7 @@ def test_too_few_clients_are_refused_before_the_run():
     with pytest.raises(
         UsageError, match="against 2 malicious needs 7 clients in every round, but 6"
     ):
-        Run(tiny_federation(6), FedAvg(), robust=Robust("krum", malicious=2))
+        Run(tiny_federation(6).protected(Robust("krum", malicious=2)), FedAvg())
 
 
 def test_a_recipe_s_algorithms_have_their_own_defences():
@@ -254,9 +257,8 @@ def test_a_recipe_s_algorithms_have_their_own_defences():
         },
         "x.toml",
     )
-    assert recipe.around("fedavg").robust == Robust(clip=2.0)
-    assert recipe.around("safe").robust == Robust("median", clip=2.0)
-    assert recipe.around("safe").attack == Attack([], clients=2)
+    assert recipe.protections("fedavg") == (Robust(clip=2.0), Attack(["nan"], clients=2))
+    assert recipe.protections("safe") == (Robust("median", clip=2.0), Attack([], clients=2))
     assert recipe.algorithm("safe") == FedAvg()
     wrong = {"clients": 1, "model": {"name": "mlp"}, "algorithms": {"fedavg": {}}}
     with pytest.raises(UsageError, match=r"x\.toml: unknown key robust\.cilp"):

@@ -54,13 +54,13 @@ def test_what_is_heard_is_what_the_server_averaged(tmp_path):
 def test_masked_answers_are_heard_as_such(tmp_path):
     pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
     pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
-    federation = tiny_federation(3).protected(None, Secure())
+    federation = tiny_federation(3).protected(Secure())
     run = Run(federation, make("fedavg"), Schedule(2), folder=tmp_path)
     run.go()
     traffic = last_traffic(run, ["c0"])
     assert traffic.same
     assert [call.method for call, _ in traffic.exchanges] == [
-        *("exchange_keys", "exchange_shares", "train", "open_shares"),
+        *("secure.keys", "secure.shares", "train", "secure.open"),
     ]
     initial = federation.initial("c0")
     assert not any(updates(call, reply, initial) for call, reply in traffic.exchanges)

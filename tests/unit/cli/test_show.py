@@ -24,17 +24,17 @@ def call(evaluation: bool = False) -> Call:
 
 def test_the_bars_follow_the_run():
     with Screen(quiet=False, as_json=False) as screen:
-        watcher = screen.watch("fedavg", 3, rounds=5)
+        observer = screen.watch("fedavg", 3, rounds=5)
         assert bars(screen)["fedavg, seed 3"] == (0, 5)
-        watcher.round_started(1, 4)
-        watcher.answered(call())
-        watcher.answered(call())
-        watcher.answered(call(evaluation=True))
+        observer.round_started(1, 4)
+        observer.answered(call())
+        observer.answered(call())
+        observer.answered(call(evaluation=True))
         assert bars(screen) == {"fedavg, seed 3": (0, 5), "round 1": (2, 4)}
-        watcher.evaluated(1, Replies({}))
-        watcher.round_started(2, 4)
+        observer.evaluated(1, Replies({}))
+        observer.round_started(2, 4)
         assert bars(screen) == {"fedavg, seed 3": (1, 5), "round 2": (0, 4)}
-        watcher.round_started(4, 4)
+        observer.round_started(4, 4)
         assert bars(screen) == {"fedavg, seed 3": (3, 5), "round 4": (0, 4)}
     assert bars(screen) == {"fedavg, seed 3": (5, 5)}
 
@@ -50,8 +50,8 @@ def test_one_run_after_another():
 
 def test_lost_clients_are_told_at_once(capsys):
     with Screen(quiet=False, as_json=False) as screen:
-        watcher = screen.watch("fedavg", 0, rounds=2)
-        watcher.failed(ClientFailed("c7", "lost [/b] [red]"))
+        observer = screen.watch("fedavg", 0, rounds=2)
+        observer.failed(ClientFailed("c7", "lost [/b] [red]"))
     assert "went on without client c7: lost [/b] [red]" in capsys.readouterr().err
 
 
@@ -70,9 +70,9 @@ def test_the_keyboard_stops_with_a_sentence():
 
 def test_a_quiet_screen_shows_nothing(capsys):
     with Screen(quiet=True, as_json=False) as screen:
-        watcher = screen.watch("fedavg", 0, rounds=2)
-        watcher.round_started(1, 1)
-        watcher.failed(ClientFailed("c7", "dropped out (injected)"))
+        observer = screen.watch("fedavg", 0, rounds=2)
+        observer.round_started(1, 1)
+        observer.failed(ClientFailed("c7", "dropped out (injected)"))
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "")
 

@@ -27,7 +27,7 @@ from consort.errors import Failure, UsageError
 from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe, recipe_of
 from consort.experiment.recipe import Recipe
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 
 REVOKED = "b-0"
 ALGORITHMS = "[algorithms.ditto]\n[algorithms.ifca]\nclusters = 2\n"
@@ -69,7 +69,7 @@ def run(study: Recipe, hub: Near, folder: Path, algorithm: str = "ditto") -> lis
     server = Server(study, algorithm, 0, folder, None, 60, said.append)  # type: ignore[arg-type]
     members = list(server.ledger.members or hub.nodes)
     server.board.begin(members, algorithm=algorithm, rounds=3)
-    server.run(hub, Watcher())  # type: ignore[arg-type]
+    server.run(hub, Observer())  # type: ignore[arg-type]
     return said
 
 

@@ -34,9 +34,9 @@ def recipe(tmp_path: Path) -> Recipe:
 
 def outcome(recipe: Recipe, folder: Path, post: PostOffice, deadline: float = 5.0) -> Any:
     engine = engine_for(recipe, "ditto", post, folder, deadline)
-    watcher = Listener()
-    run_with(recipe, "ditto", engine, folder, watcher).go()
-    return *kept(folder, engine, post), watcher.failures
+    observer = Listener()
+    run_with(recipe, "ditto", engine, folder, observer).go()
+    return *kept(folder, engine, post), observer.failures
 
 
 def kept(folder: Path, engine: Flower, post: PostOffice) -> tuple[list[str], bytes, Any]:

@@ -129,7 +129,7 @@ def otherwise(together: bool) -> Any:
     """Four clients of one size, two of which have another rate."""
     clients = federation(together, sizes=[16] * 4)
     own = {name: replace(clients.members[name], local={"lr": 0.5}) for name in ("c2", "c3")}
-    return clients.having(clients.members | own)
+    return replace(clients, members={**clients.members, **own})
 
 
 def test_who_trains_otherwise_is_in_another_cohort(tmp_path: Path):
@@ -154,7 +154,7 @@ def test_privacy_asks_about_every_group():
     signed = recipe({"balance": True})
     made = assemble(signed, 0, None).federation
     with pytest.raises(UsageError, match=r"counts each example once: no local\.balance"):
-        Privacy("example").check(made, signed.algorithm("fedavg"))
+        made.protected(Privacy("example")).check(signed.algorithm("fedavg"), 2)
 
 
 @pytest.mark.parametrize(("local", "message"), [

@@ -261,7 +261,7 @@ def test_a_change_of_what_is_no_key_is_refused(change, tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("privacy={}", r"\[privacy\] is empty: give it a level, or remove it"),
+        ("privacy={}", "key privacy.level is missing"),
         ("algorithms.fedavg.privacy={}", "key privacy.level is missing"),
     ],
 )

@@ -61,7 +61,7 @@ def test_clients_share_the_users_that_are_left():
     held = {label for client in made.description["clients"].values() for label in client["labels"]}
     assert held == {"0", "1", "2", "3"}
     assert made.federation.members["client-0"].tasks["identify"].users == 4
-    verification = made.federation.verification
+    verification = made.federation.extras[0]
     assert set(verification.unseen["unseen_others"].labels) == {4, 5}
     assert made.description["tasks"]["verify"] == {"metric": "wd_eer", "higher_is_better": False}
 
@@ -83,12 +83,12 @@ def test_users_of_clients_are_not_unseen(tmp_path, first, last):
         assemble(recipe(data=one, unseen={"a": {"data": other}}), 0, tmp_path)
     apart = data | {"only_users": [0, 2]}
     made = assemble(recipe(data=apart, unseen={"a": {"data": other}}), 0, tmp_path)
-    assert len(made.federation.verification.unseen["unseen_a"]) == 24
+    assert len(made.federation.extras[0].unseen["unseen_a"]) == 24
 
 
 def test_generated_users_are_others_even_with_the_same_options():
     made = assemble(recipe(unseen={"same": {"data": SIGNATURES | SMALL}}), 0, None)
-    strangers = made.federation.verification.unseen["unseen_same"].examples.inputs
+    strangers = made.federation.extras[0].unseen["unseen_same"].examples.inputs
     known = load_dataset(
         "synthetic_signatures", 0, None, users=6, genuine=8, forged=4, **SMALL
     ).examples.inputs

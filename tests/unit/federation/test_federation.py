@@ -10,7 +10,7 @@ from tests.helpers import ONE_TASK, TWO_TASKS, normed_model, tiny_federation, ti
 from consort.core.params import Params
 from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
-from consort.federation import federation as module
+from consort.federation import cache as module
 from consort.federation.blueprint import Blueprint
 from consort.federation.federation import EVERYONE, Federation
 from consort.federation.member import Member
@@ -147,8 +147,8 @@ def test_images_and_convolutions_are_laid_out_as_the_recipe_says(channels_last):
 # Data
 
 
-def counted(federation: Federation) -> Counter[str]:
-    """Lets a federation count how often it loads each client's data."""
+def counted(federation: Federation) -> tuple[Federation, Counter[str]]:
+    """A federation that counts how often it loads each client's data."""
     loads: Counter[str] = Counter()
 
     def counting(name: str, member: Member) -> Member:
@@ -158,8 +158,8 @@ def counted(federation: Federation) -> Counter[str]:
 
         return replace(member, load=load)
 
-    federation.members = {n: counting(n, member) for n, member in federation.members.items()}
-    return loads
+    members = {n: counting(n, member) for n, member in federation.members.items()}
+    return replace(federation, members=members), loads
 
 
 def bytes_of(splits: Splits) -> int:
@@ -169,7 +169,7 @@ def bytes_of(splits: Splits) -> int:
 
 def test_data_are_loaded_when_needed_and_kept():
     federation = tiny_federation()
-    loads = counted(federation)
+    federation, loads = counted(federation)
     _ = federation.roster
     assert not loads
     assert federation.data("c1") is federation.data("c1")
@@ -179,10 +179,10 @@ def test_data_are_loaded_when_needed_and_kept():
 
 def test_the_client_unused_for_longest_makes_room(monkeypatch):
     federation = tiny_federation(clients=3)
-    loads = counted(federation)
+    federation, loads = counted(federation)
     room = sum(bytes_of(federation.members[client].load()) for client in ("c0", "c1"))
     loads.clear()
-    monkeypatch.setattr(module, "_KEPT_BYTES", room + 100)
+    monkeypatch.setattr(module, "KEPT_BYTES", room + 100)
     for client in ("c0", "c1", "c0", "c2", "c0"):
         federation.data(client)
     assert loads == {"c0": 1, "c1": 1, "c2": 1}
@@ -192,19 +192,19 @@ def test_the_client_unused_for_longest_makes_room(monkeypatch):
 
 def test_just_enough_room_is_enough(monkeypatch):
     federation = tiny_federation(clients=3)
-    loads = counted(federation)
+    federation, loads = counted(federation)
     room = sum(bytes_of(member.load()) for member in federation.members.values())
     loads.clear()
-    monkeypatch.setattr(module, "_KEPT_BYTES", room)
+    monkeypatch.setattr(module, "KEPT_BYTES", room)
     for client in ("c0", "c1", "c2") * 3:
         federation.data(client)
     assert loads == {"c0": 1, "c1": 1, "c2": 1}
 
 
 def test_without_room_the_client_at_work_still_has_its_data(monkeypatch):
-    monkeypatch.setattr(module, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(module, "KEPT_BYTES", 0)
     federation = tiny_federation(clients=2)
-    loads = counted(federation)
+    federation, loads = counted(federation)
     for client in ("c0", "c0", "c1", "c0"):
         assert len(federation.data(client).train) == 30 + int(client[1])
     assert loads == {"c0": 2, "c1": 1}

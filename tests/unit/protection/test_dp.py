@@ -35,7 +35,7 @@ EXACT = 1e-9
 
 
 def finished(privacy=None, algorithm=None, rounds=1, clients=2, **federation):
-    members = tiny_federation(clients, **federation).protected(privacy)
+    members = tiny_federation(clients, **federation).protected(*([privacy] if privacy else []))
     run = Run(members, algorithm or FedAvg(LOCAL), Schedule(rounds=rounds))
     run.go()
     return run

@@ -14,7 +14,7 @@ from consort.core.params import Params
 from consort.engines.host import ClientHost
 from consort.engines.states import StateStore
 from consort.errors import Refused
-from consort.protection.imprint import alike_rows, refuse_imprints
+from consort.protection.imprint import RefuseImprints, alike_rows, refuse_imprints
 
 
 def imprint(rows: int, inputs: int, jitter: float = 0.0) -> torch.Tensor:
@@ -44,8 +44,7 @@ def test_zeros_biases_and_small_layers_pass():
 
 
 def test_a_client_refuses_the_model_and_says_why():
-    federation = tiny_federation(1)
-    federation.refuses_imprints = True
+    federation = tiny_federation(1).protected(RefuseImprints())
     host = ClientHost(federation, FedAvg(), 0, 1, StateStore(None))
     model = federation.roster.shared()
     name = next(n for n, t in model.items() if t.shape == (16, 8))

@@ -24,7 +24,7 @@ from consort.core.row import Row
 from consort.errors import ClientFailed
 from consort.federation.participation import cohort, happens
 from consort.run.history import History
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.client import Client
@@ -95,7 +95,7 @@ class Overflowing(FedAvg):
         return answer
 
 
-class Notebook(Watcher):
+class Notebook(Observer):
     """Writes down everything it is told."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def test_other_seeds_choose_other_clients():
 def test_lost_clients_are_those_that_the_seed_loses():
     notebook = Notebook()
     schedule = Schedule(rounds=8, dropout=0.4)
-    run = Run(tiny_federation(4), RollCall(), schedule, seed=5, watcher=notebook)
+    run = Run(tiny_federation(4), RollCall(), schedule, seed=5, observer=notebook)
     history = run.go()
     ids = run.federation.client_ids
     expected = [[c for c in ids if not happens(0.4, 5, r, c, "dropout")] for r in range(1, 9)]
@@ -216,7 +216,7 @@ def lost_in_round_one(seed: int) -> list[str]:
 @pytest.mark.parametrize("algorithm", [FedAvg(LOCAL), Ditto(LOCAL), Scaffold(LOCAL), FedPer(LOCAL)])
 def test_a_round_in_which_everybody_is_lost_changes_nothing(algorithm):
     notebook = Notebook()
-    run = Run(tiny_federation(2), algorithm, Schedule(rounds=2, dropout=1.0), watcher=notebook)
+    run = Run(tiny_federation(2), algorithm, Schedule(rounds=2, dropout=1.0), observer=notebook)
     history = run.go()
     assert_same(run.server, algorithm.start(run.federation.roster))
     assert sorted({row.round for row in scores(history)}) == [1, 2]
@@ -249,7 +249,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_nothing_had_happened(tmp_path: Pat
 def test_a_failing_client_can_be_skipped():
     notebook = Notebook()
     schedule = Schedule(rounds=3, on_error="skip")
-    run = Run(tiny_federation(3), Stumbling(LOCAL), schedule, watcher=notebook)
+    run = Run(tiny_federation(3), Stumbling(LOCAL), schedule, observer=notebook)
     history = run.go()
     assert [(error.client, error.reason) for error in notebook.failures] == [
         ("c1", "ValueError: the disk is full")
@@ -283,7 +283,7 @@ def test_a_lasting_error_is_retried_so_often_and_then_stops_the_run(retries):
 def test_an_answer_that_is_not_finite_is_refused_and_the_round_goes_on(on_error):
     notebook = Notebook()
     schedule = Schedule(rounds=1, on_error=on_error)
-    run = Run(tiny_federation(3), Overflowing(LOCAL), schedule, watcher=notebook)
+    run = Run(tiny_federation(3), Overflowing(LOCAL), schedule, observer=notebook)
     run.go()
     without = Run(tiny_federation(3), Stumbling(LOCAL, stumbles_in=1), Schedule(1, on_error="skip"))
     without.go()
@@ -354,7 +354,7 @@ def test_a_finished_run_does_nothing_more(tmp_path: Path):
     first.go()
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     notebook = Notebook()
-    again = replace(first, watcher=notebook)
+    again = replace(first, observer=notebook)
     again.go()
     assert notebook.lines == []
     assert_same(again.server, first.server)
@@ -386,7 +386,7 @@ def test_memory_folder_and_workers_give_the_same_numbers(algorithm, tmp_path: Pa
 
 def test_the_watcher_hears_everything_in_order():
     notebook = Notebook()
-    Run(tiny_federation(2), FedAvg(LOCAL), Schedule(rounds=2), watcher=notebook).go()
+    Run(tiny_federation(2), FedAvg(LOCAL), Schedule(rounds=2), observer=notebook).go()
     round_ = [
         ("answered", ("c0", "train", False)),
         ("answered", ("c1", "train", False)),
@@ -428,7 +428,7 @@ def test_the_settings_of_the_arithmetic_are_applied():
 
 
 def test_a_run_in_memory_that_was_cut_off_starts_again():
-    class Once(Watcher):
+    class Once(Observer):
         cut = False
 
         def round_started(self, round, calls):
@@ -436,7 +436,7 @@ def test_a_run_in_memory_that_was_cut_off_starts_again():
                 self.cut = True
                 raise KeyboardInterrupt
 
-    run = Run(tiny_federation(2), FedPer(LOCAL), Schedule(4), watcher=Once())
+    run = Run(tiny_federation(2), FedPer(LOCAL), Schedule(4), observer=Once())
     with pytest.raises(KeyboardInterrupt):
         run.go()
     straight = Run(tiny_federation(2), FedPer(LOCAL), Schedule(4))

@@ -31,6 +31,10 @@ class Verification:
     unseen: Mapping[str, Dataset] = field(default_factory=dict)
     """By split: users that no client trains on."""
 
+    def prepare(self) -> None:
+        """Imports the classifiers once, and not in every process."""
+        import sklearn.svm  # noqa: F401
+
     def added_to(
         self, scores: Payload, model: MultiTaskModel, data: Splits, client: str, last: bool
     ) -> Payload:

@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from consort.core.messages import EXCHANGES, Payload
+from consort.core.messages import Payload, State
 from consort.core.params import Params
 from consort.errors import Failure, Refused
 from consort.protection.secure import masks
 from consort.protection.secure.masks import as_bytes, as_rows
 
-if TYPE_CHECKING:
-    from consort.core.messages import State
-    from consort.protection.secure.settings import Secure
-
+KEYS, SHARES, OPEN = "secure.keys", "secure.shares", "secure.open"
+"""What a client is asked around the question itself, as the methods of calls."""
+HIDDEN_AMONG = "hidden_among"
+"""In the payload of a call whose answer is to be masked: the clients that mask together."""
+Needed = Callable[[int], int]
+"""How many of so many clients must stay until the end of a round."""
 MEMORY = "secure aggregation"
 """Where a client remembers its keys, until it has opened its shares."""
 
 
-def keys(_: Secure, client: str, state: State) -> Payload:  # noqa: ARG001
+def keys(_: Needed, client: str, state: State) -> Payload:  # noqa: ARG001
     """Two new keys, one for shares and one for masks; their public halves are told."""
     private = [masks.new_private(), masks.new_private()]
     state[MEMORY] = {"private": as_rows(private)}
@@ -36,14 +38,14 @@ def keys(_: Secure, client: str, state: State) -> Payload:  # noqa: ARG001
 
 
 def shares(
-    secure: Secure, client: str, state: State, clients: Sequence[str], keys: Tensor
+    needed: Needed, client: str, state: State, clients: Sequence[str], keys: Tensor
 ) -> Payload:
     """What its masks can be taken away with if it is lost: a locked share for everybody."""
     memory = _remembered(state)
-    needed = secure.needed(len(clients))
+    threshold = needed(len(clients))
     seed, (lock, mask) = os.urandom(masks.SEED), map(as_bytes, memory["private"])
     state[MEMORY] = memory | {"seed": as_rows([seed]), "clients": list(clients), "keys": keys}
-    both = (masks.shares_of(secret, needed, len(clients)) for secret in (seed, mask))
+    both = (masks.shares_of(secret, threshold, len(clients)) for secret in (seed, mask))
     return {
         "shares": as_rows(
             [
@@ -55,7 +57,7 @@ def shares(
 
 
 def hidden(
-    secure: Secure,
+    needed: Needed,
     client: str,
     state: State,
     among: Sequence[str],
@@ -70,7 +72,7 @@ def hidden(
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
     if client not in among or not set(among) <= keys.keys():
         raise Refused("it is to hide its answer among clients that it has no keys of")
-    if len(set(among)) < secure.needed(len(keys)):
+    if len(set(among)) < needed(len(keys)):
         raise Refused(f"it does not hide its answer among {len(set(among))} clients")
     if "among" in memory:
         raise Refused("it has hidden an answer with these keys already")
@@ -119,7 +121,7 @@ def _weight(name: str, content: Payload) -> int:
 
 
 def open_shares(
-    secure: Secure,
+    needed: Needed,
     client: str,
     state: State,
     answered: Sequence[str],
@@ -135,7 +137,7 @@ def open_shares(
     owners = [*answered, *lost]
     if sorted(owners) != sorted(memory.get("among", [])):
         raise Refused("it opens shares of all among whom it has hidden its answer, each once")
-    if client not in answered or len(answered) < secure.needed(len(keys)):
+    if client not in answered or len(answered) < needed(len(keys)):
         raise Refused(f"it opens no shares for a sum over {len(answered)} clients")
     lock = as_bytes(memory["private"][0])
     opened = [
@@ -156,7 +158,5 @@ def _remembered(state: State) -> dict[str, Any]:
     return memory
 
 
-STEPS: dict[str, Callable[..., Payload]] = dict(
-    zip(EXCHANGES, (keys, shares, open_shares), strict=True)
-)
-"""What a client is asked around the question itself, by the name in the call."""
+STEPS: dict[str, Callable[..., Payload]] = {KEYS: keys, SHARES: shares, OPEN: open_shares}
+"""How a client answers what is asked around the question itself."""

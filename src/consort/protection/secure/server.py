@@ -9,24 +9,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from consort.core.algorithm import Algorithm
 from consort.core.engine import Engine
-from consort.core.messages import HIDDEN_AMONG, Call, Payload, Reply, Sealed
+from consort.core.messages import Call, Payload, Reply
 from consort.core.params import Params
 from consort.engines.middleware import RefusedReply, Wrapper
 from consort.errors import ClientFailed, Failure, NoReplies, UsageError
 from consort.protection.secure import masks
-from consort.protection.secure.client import sign
+from consort.protection.secure.client import HIDDEN_AMONG, KEYS, OPEN, SHARES, Needed, sign
 from consort.protection.secure.masks import as_bytes
-from consort.protection.secure.settings import Secure
-
-if TYPE_CHECKING:
-    from consort.core.algorithm import Algorithm
+from consort.protection.secure.sealed import Sealed
 
 _TYPES = {str(t): t for t in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 
@@ -35,7 +33,7 @@ _TYPES = {str(t): t for t in (torch.float16, torch.bfloat16, torch.float32, torc
 class Secured(Wrapper):
     """Asks so that answers come masked, and takes the masks off their sum."""
 
-    secure: Secure
+    enough: Needed
     algorithm: Algorithm[Any]
     tell: Callable[[ClientFailed], Any]
 
@@ -47,7 +45,7 @@ class Secured(Wrapper):
 
     def _together(self, calls: Sequence[Call]) -> list[Reply]:
         means = self.algorithm.needed_means()
-        exchange = Exchange(self.engine, self.secure, self.tell, {c.client: c for c in calls})
+        exchange = Exchange(self.engine, self.enough, self.tell, {c.client: c for c in calls})
         exchange.agree()
         answers = exchange.answers(len({weight for weight in means.values() if weight}))
         total = exchange.unmasked(answers)
@@ -66,7 +64,7 @@ class Exchange:
     """One question to several clients, with what is asked around it."""
 
     engine: Engine
-    secure: Secure
+    threshold: Needed
     tell: Callable[[ClientFailed], Any]
     calls: Mapping[str, Call]
     failed: dict[str, Reply] = field(default_factory=dict)
@@ -78,12 +76,12 @@ class Exchange:
 
     def agree(self) -> None:
         """Everybody learns everybody's keys, and leaves shares of its own secrets."""
-        found = self.ask(0, self.calls, "exchange_keys", lambda _: {}, _has(keys=(2, 32)))
+        found = self.ask(0, self.calls, KEYS, lambda _: {}, _has(keys=(2, 32)))
         self.keys = {client: reply.content["keys"] for client, reply in found.items()}
-        self.needed = self.secure.needed(len(self.keys))
+        self.needed = self.threshold(len(self.keys))
         told = {"clients": list(self.keys), "keys": torch.stack(list(self.keys.values()))}
         fits = _has(shares=(len(self.keys), masks.LOCKED))
-        found = self.ask(1, self.keys, "exchange_shares", lambda _: told, fits)
+        found = self.ask(1, self.keys, SHARES, lambda _: told, fits)
         self.shares = {client: reply.content["shares"] for client, reply in found.items()}
 
     def answers(self, weights: int) -> dict[str, Reply]:
@@ -117,7 +115,7 @@ class Exchange:
             return {"answered": list(answers), "lost": lost, "shares": locked}
 
         fits = _has(seeds=(len(answers), masks.SEED), **({"keys": (len(lost), 32)} if lost else {}))
-        opened = list(self.ask(3, answers, "open_shares", asked, fits).items())[: self.needed]
+        opened = list(self.ask(3, answers, OPEN, asked, fits).items())[: self.needed]
 
         def secret(kind: str, number: int) -> bytes:
             shares = {places[c]: as_bytes(reply.content[kind][number]) for c, reply in opened}

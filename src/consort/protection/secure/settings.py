@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Gt, Le
 from pydantic import Strict
 
-from consort.errors import UsageError
+from consort.core.algorithm import Algorithm
+from consort.core.engine import Engine
+from consort.core.messages import Payload
+from consort.core.wire import tensors_in
+from consort.errors import Refused, UsageError
+from consort.federation.federation import Federation
+from consort.federation.protection import Handler, Protection, Request, Setting
 from consort.protection.secure import masks
-
-if TYPE_CHECKING:
-    from consort.attacks.poisoning import Attack
-    from consort.core.algorithm import Algorithm
-    from consort.protection.robust import Robust
+from consort.protection.secure.client import HIDDEN_AMONG, STEPS, hidden
+from consort.protection.secure.server import Secured
 
 
 @dataclass(frozen=True)
-class Secure:
+class Secure(Protection):
     """Secure aggregation: the server learns means of answers, and no answer."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+    table: ClassVar[str] = "secure"
+    alone: ClassVar[bool] = True
 
     threshold: Annotated[float, Strict(), Gt(0.5), Le(1)] = 0.6
     """Of the clients of a round, the share that must stay until its end, and that would have to
@@ -32,9 +37,7 @@ class Secure:
         """How many of so many clients must stay."""
         return max(2, math.ceil(self.threshold * clients))
 
-    def check(
-        self, algorithm: Algorithm[Any], present: int, robust: Robust, attack: Attack
-    ) -> None:
+    def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:
         """Refuses what cannot work with means alone."""
         masks.require()
         if not algorithm.needed_means():
@@ -45,7 +48,35 @@ class Secure:
             )
         if present < 2:
             raise UsageError("[secure] hides clients among each other, but only one takes part")
-        if robust.rule != "mean" or robust.clip:
-            raise UsageError("[robust] must see single answers, which [secure] hides: remove one")
-        if set(attack.by) - {"label_flip"}:
-            raise UsageError("[attack] changes answers on their way, where [secure] hides them")
+        for other in federation.protections:
+            if other.needs_single_answers:
+                raise UsageError(
+                    f"[{other.table}] needs single answers, which [secure] hides: remove one of "
+                    "them"
+                )
+
+    def server(self, engine: Engine, setting: Setting) -> Engine:
+        """Asks so that answers come masked, and takes the masks off their sum."""
+        return Secured(engine, self.needed, setting.algorithm, setting.tell)
+
+    def client(self, handler: Handler, setting: Setting) -> Handler:
+        """Masks every answer; what is said around it is answered from the client's memory."""
+        means = setting.algorithm.needed_means()
+
+        def masked(request: Request) -> Payload:
+            call, state = request.call, request.state
+            if call.method in STEPS:
+                return STEPS[call.method](self.needed, call.client, state, **call.payload)
+            among = call.payload.get(HIDDEN_AMONG, ())
+            if not among and not call.evaluation:
+                raise Refused("with [secure], it answers only among others")
+            payload = {key: value for key, value in call.payload.items() if key != HIDDEN_AMONG}
+            request.call = replace(call, payload=payload)
+            content = handler(request)
+            if not call.evaluation:
+                return hidden(self.needed, call.client, state, among, content, means)
+            if tensors_in(content):
+                raise Refused("with [secure], only scores are told in an evaluation")
+            return content
+
+        return masked

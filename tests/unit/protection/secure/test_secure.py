@@ -71,30 +71,30 @@ class Losing(Wrapper):
             yield reply
 
 
-def finished(secure, algorithm=None, lost=None, clients=CLIENTS, privacy=None, rounds=1, **run):
-    engines, watcher = [], Listener()
+def finished(*protections, algorithm=None, lost=None, clients=CLIENTS, rounds=1, **run):
+    engines, observer = [], Listener()
 
     def engine(host: ClientHost) -> Losing:
         engines.append(Losing(Embedded(host), lost or {}))
         return engines[0]
 
-    federation = tiny_federation(clients).protected(privacy, secure)
+    federation = tiny_federation(clients).protected(*protections)
     made = Run(
         federation,
         algorithm or FedAvg(LOCAL),
         Schedule(rounds),
         engine=engine,
-        watcher=watcher,
+        observer=observer,
         **run,
     )
     made.go()
-    return made, engines[0].heard, [str(error) for error in watcher.failures]
+    return made, engines[0].heard, [str(error) for error in observer.failures]
 
 
 @pytest.mark.parametrize("algorithm", [FedAvg(LOCAL), FedProx(LOCAL), Scaffold(LOCAL)])
 def test_means_are_the_plain_ones_up_to_their_last_digits(algorithm):
-    plain, _, _ = finished(None, algorithm)
-    hidden, _, _ = finished(Secure(), algorithm)
+    plain, _, _ = finished(algorithm=algorithm)
+    hidden, _, _ = finished(Secure(), algorithm=algorithm)
     for entry, params in vars(plain.server).items():
         for name, tensor in params.items():
             # Half a unit of 2^-32 per client over at least as many examples, and fp32's own.
@@ -108,7 +108,7 @@ class Office:
     def __init__(self, *clients: str, secure: Secure | None = None) -> None:
         self.secure = secure = secure or Secure()
         self.states: dict[str, dict] = {client: {} for client in clients}
-        self.exchange = Exchange(self, secure, lambda _: None, {})
+        self.exchange = Exchange(self, secure.needed, lambda _: None, {})
         self.contents: dict[str, Payload] = {}
         self.lost: set[str] = set()
 
@@ -117,11 +117,11 @@ class Office:
             state = self.states[call.client]
             if call.method in secure_client.STEPS:
                 step = secure_client.STEPS[call.method]
-                content = step(self.secure, call.client, state, **call.payload)
+                content = step(self.secure.needed, call.client, state, **call.payload)
             else:
                 among, content = call.payload["hidden_among"], self.contents[call.client]
                 content = secure_client.hidden(
-                    self.secure, call.client, state, among, content, MEANS
+                    self.secure.needed, call.client, state, among, content, MEANS
                 )
             late = call.method == "train" and call.client in self.lost
             yield Reply(call.client, content, Absent(call.client, "is gone") if late else None)
@@ -132,7 +132,7 @@ class Office:
     def mean(self, contents: dict[str, Payload], lost: Sequence[str] = ()) -> Params:
         self.contents, self.lost = contents, set(lost)
         calls = [Call(client, "train", 1, 0, 0, {}) for client in contents]
-        replies = Secured(self, self.secure, FedAvg(), lambda _: None).deliver(calls)
+        replies = Secured(self, self.secure.needed, FedAvg(), lambda _: None).deliver(calls)
         return Replies({r.client: r.content for r in replies if not r.error}).mean(
             "model", "examples"
         )
@@ -204,10 +204,10 @@ def test_nothing_but_masked_answers_and_locked_shares_leaves_a_client():
                       reply.content} for call, _ in heard if not call.evaluation
     }  # fmt: skip
     assert sent == {
-        "exchange_keys": {"keys"},
-        "exchange_shares": {"shares"},
+        "secure.keys": {"keys"},
+        "secure.shares": {"shares"},
         "train": {"masked", "layout"},
-        "open_shares": {"seeds"},
+        "secure.open": {"seeds"},
     }
     layouts = {str(r.content["layout"]) for c, r in heard if c.method == "train"}
     assert len(layouts) == 1
@@ -216,21 +216,21 @@ def test_nothing_but_masked_answers_and_locked_shares_leaves_a_client():
             assert reply.content["masked"].dtype == torch.int64
 
 
-STEPS = ("exchange_keys", "exchange_shares", "train", "open_shares")
+STEPS = ("secure.keys", "secure.shares", "train", "secure.open")
 
 
 @pytest.mark.parametrize("method", STEPS)
 def test_two_who_are_lost_at_any_step_are_missing_and_nothing_else(method):
     lost = dict.fromkeys(("c1", "c3"), method)
     hidden, heard, told = finished(Secure(), lost=lost)
-    assert sum(call.method == "open_shares" and not r.error for call, r in heard) == 3
+    assert sum(call.method == "secure.open" and not r.error for call, r in heard) == 3
     assert any("client c1: is gone" in line for line in told)
-    here = {} if method == "open_shares" else dict.fromkeys(lost, "train")
-    plain, _, _ = finished(None, lost=here)
+    here = {} if method == "secure.open" else dict.fromkeys(lost, "train")
+    plain, _, _ = finished(lost=here)
     assert (hidden.server.model - plain.server.model).norm() < 1e-6
 
 
-@pytest.mark.parametrize("method", ["train", "open_shares"])
+@pytest.mark.parametrize("method", ["train", "secure.open"])
 def test_a_round_in_which_too_few_stay_is_skipped_and_says_so(method):
     run, _, told = finished(Secure(), lost=dict.fromkeys(("c0", "c1", "c3"), method))
     assert_same(run.server, run.algorithm.start(run.federation.roster))
@@ -241,16 +241,16 @@ def test_a_round_in_which_too_few_stay_is_skipped_and_says_so(method):
 
 
 def test_seeds_and_keys_of_a_run_do_not_matter():
-    one, heard, _ = finished(Secure(), Scaffold(LOCAL), rounds=2)
-    two, others, _ = finished(Secure(), Scaffold(LOCAL), rounds=2)
+    one, heard, _ = finished(Secure(), algorithm=Scaffold(LOCAL), rounds=2)
+    two, others, _ = finished(Secure(), algorithm=Scaffold(LOCAL), rounds=2)
     assert_same(one.server, two.server)
     assert not torch.equal(heard[0][1].content["keys"], others[0][1].content["keys"])
 
 
 def test_keys_are_forgotten_after_an_exchange():
-    run, _, _ = finished(Secure(), Scaffold(LOCAL))
+    run, _, _ = finished(Secure(), algorithm=Scaffold(LOCAL))
     host = ClientHost(run.federation, run.algorithm, 0, 1, StateStore())
-    call = Call("c0", "exchange_keys", 1, 0, 0, {})
+    call = Call("c0", "secure.keys", 1, 0, 0, {})
     (reply,) = host.answer([call])
     assert reply.error is None
     assert secure_client.MEMORY in host.store.load("c0", (1, 1))
@@ -272,14 +272,14 @@ def exchanged(*clients: str) -> Office:
 
 def hide(office: Office, client: str, among: Sequence[str]) -> Payload:
     state = office.states[client]
-    return secure_client.hidden(office.secure, client, state, among, answer(1, 1.0), MEANS)
+    return secure_client.hidden(office.secure.needed, client, state, among, answer(1, 1.0), MEANS)
 
 
 def opened(office: Office, client: str, answered: Sequence[str], lost: Sequence[str]) -> Payload:
     place = list(office.states).index(client)
     shares = torch.stack([office.exchange.shares[owner][place] for owner in [*answered, *lost]])
     state = dict(office.states[client])
-    return secure_client.open_shares(office.secure, client, state, answered, lost, shares)
+    return secure_client.open_shares(office.secure.needed, client, state, answered, lost, shares)
 
 
 def test_a_client_never_opens_both_shares_of_another_nor_a_sum_of_few():
@@ -293,7 +293,7 @@ def test_a_client_never_opens_both_shares_of_another_nor_a_sum_of_few():
     with pytest.raises(Refused, match="opens no shares for a sum over 3 clients"):
         opened(office, "a", ["b", "c", "d"], ["a"])
     with pytest.raises(Refused, match="no keys for secure aggregation"):
-        secure_client.open_shares(office.secure, "a", {}, ["a"], [], torch.zeros(1))
+        secure_client.open_shares(office.secure.needed, "a", {}, ["a"], [], torch.zeros(1))
 
 
 def test_a_client_hides_one_answer_and_among_enough_others():
@@ -345,9 +345,9 @@ class Odd(FedAvg):
 
 
 def test_an_answer_of_another_shape_is_refused_and_the_round_goes_on():
-    hidden, _, told = finished(Secure(), Odd(LOCAL))
+    hidden, _, told = finished(Secure(), algorithm=Odd(LOCAL))
     assert told == ["client c1: its answer has other parameters than those of the others"]
-    plain, _, _ = finished(None, lost={"c1": "train"})
+    plain, _, _ = finished(lost={"c1": "train"})
     assert (hidden.server.model - plain.server.model).norm() < 1e-6
 
 
@@ -365,13 +365,13 @@ class Garbling(Wrapper):
 
 @pytest.mark.parametrize("method", STEPS)
 def test_nonsense_is_refused_and_the_round_goes_on(method):
-    watcher = Listener()
-    federation = tiny_federation(CLIENTS).protected(None, Secure())
-    run = Run(federation, FedAvg(LOCAL), Schedule(1), watcher=watcher,
+    observer = Listener()
+    federation = tiny_federation(CLIENTS).protected(Secure())
+    run = Run(federation, FedAvg(LOCAL), Schedule(1), observer=observer,
               engine=lambda host: Garbling(Embedded(host), method))  # fmt: skip
     run.go()
-    assert [error.client for error in watcher.failures] == ["c1"]
-    assert "none that [secure] understands" in str(watcher.failures[0])
+    assert [error.client for error in observer.failures] == ["c1"]
+    assert "none that [secure] understands" in str(observer.failures[0])
 
 
 @dataclass(frozen=True)
@@ -405,7 +405,7 @@ class Careless(FedAvg):
 ])  # fmt: skip
 def test_single_answers_cannot_be_looked_at(look, what):
     with pytest.raises(UsageError, match=f"Careless needs {what}, which secure aggregation hides"):
-        finished(Secure(), Careless(LOCAL, look=look))
+        finished(Secure(), algorithm=Careless(LOCAL, look=look))
 
 
 @dataclass(frozen=True)
@@ -417,11 +417,11 @@ class Talkative(FedAvg):
 
 def test_what_is_private_is_not_sent_in_a_mask_either():
     with pytest.raises(ClientFailed, match="is private in this algorithm and was not sent"):
-        finished(Secure(), Talkative(LOCAL))
+        finished(Secure(), algorithm=Talkative(LOCAL))
 
 
 def test_an_answer_in_the_clear_is_not_given():
-    federation = tiny_federation(2).protected(None, Secure())
+    federation = tiny_federation(2).protected(Secure())
     host = ClientHost(federation, FedAvg(LOCAL), 0, 1, StateStore())
     payload = {"model": federation.initial("c0")}
     for evaluation, reason in ((False, "it answers only among others"), (True, "only scores")):
@@ -433,30 +433,31 @@ def test_who_was_not_told_to_hide_answers_gives_none_to_a_server_that_does():
     federation = tiny_federation(2)
     host = ClientHost(federation, FedAvg(LOCAL), 0, 1, StateStore())
     payload = {"model": federation.initial("c0"), "hidden_among": ["c0", "c1"]}
-    for method, asked in (("train", payload), ("exchange_keys", {})):
+    for method, asked in (("train", payload), ("secure.keys", {})):
         (reply,) = host.answer([Call("c0", method, 1, 0, 0, asked)])
         assert reply.error is not None
 
 
 def test_what_needs_single_answers_is_refused_before_the_first_round():
     for arguments, reason in (
-        ({"robust": Robust("median")}, r"\[robust\] must see single answers"),
-        ({"robust": Robust(clip=1.0)}, r"\[robust\] must see single answers"),
-        ({"attack": Attack(["sign_flip"])}, r"\[attack\] changes answers on their way"),
+        ({"other": Robust("median")}, r"\[robust\] needs single answers"),
+        ({"other": Robust(clip=1.0)}, r"\[robust\] needs single answers"),
+        ({"other": Attack(["sign_flip"])}, r"\[attack\] needs single answers"),
         ({"clients": 1}, "only one takes part"),
         ({"algorithm": QFedAvg(LOCAL)}, "for QFedAvg they are not enough"),
     ):
+        others = [arguments.pop("other")] if "other" in arguments else []
         with pytest.raises(UsageError, match=reason):
-            finished(Secure(), **arguments)
+            finished(Secure(), *others, **arguments)
 
 
 def test_attackers_who_learn_from_wrong_labels_are_hidden_too():
-    finished(Secure(), attack=Attack(["label_flip"]))
+    finished(Secure(), Attack(["label_flip"]))
 
 
 def test_noise_is_added_before_the_masks():
     privacy = Privacy("client", noise=0.5)
-    runs = [finished(secure, privacy=privacy, clients=2)[0] for secure in (None, Secure())]
+    runs = [finished(privacy, *secure, clients=2)[0] for secure in ([], [Secure()])]
     plain, hidden = runs
     assert (hidden.server.model - plain.server.model).norm() < 1e-6
     spent = [[row.value for row in run.history if row.metric == "epsilon"] for run in runs]
@@ -479,19 +480,19 @@ secure = { threshold = 0.7 }
 
 def test_a_recipe_asks_for_it_and_a_comparison_refuses_it_at_once(tmp_path):
     recipe = recipe_of(tomllib.loads(RECIPE), "recipe")
-    assert recipe.around("fedavg").secure == Secure(0.9)
-    assert recipe.around("ours").secure == Secure(0.7)
+    assert recipe.protections("fedavg") == (Secure(0.9),)
+    assert recipe.protections("ours") == (Secure(0.7),)
     empty = recipe_of(tomllib.loads(RECIPE) | {"secure": {}}, "recipe")
-    assert empty.around("fedavg").secure == Secure()
+    assert empty.protections("fedavg") == (Secure(),)
     none = {k: v for k, v in tomllib.loads(RECIPE).items() if k != "secure"}
-    assert recipe_of(none, "recipe").around("fedavg").secure is None
+    assert recipe_of(none, "recipe").protections("fedavg") == ()
     with pytest.raises(UsageError, match=r"fedamp: \[secure\] shows the server nothing but means"):
         refuse_impossible(recipe, ["fedavg", "fedamp"], 0, None)
     run = prepare_run(recipe, "ours", 0, tmp_path)
-    assert run.federation.secure == Secure(0.7)
+    assert run.federation.protections == (Secure(0.7),)
     assert json.loads((tmp_path / "run.json").read_text())["secure"] == {"threshold": 0.7}
     run.go()
-    assert resume_run(tmp_path).federation.secure == Secure(0.7)
+    assert resume_run(tmp_path).federation.protections == (Secure(0.7),)
     with pytest.raises(UsageError, match=r"key secure\.threshold"):
         recipe_of(tomllib.loads(RECIPE) | {"secure": {"threshold": 0.5}}, "recipe")
 

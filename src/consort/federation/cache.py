@@ -1,0 +1,42 @@
+"""Examples that are kept in memory while there is room."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from consort.data.examples import Splits
+
+KEPT_BYTES = 2 << 30
+"""Beyond this, the examples that were used longest ago are released."""
+
+
+class DataCache:
+    """The examples of clients by name."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Splits] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, client: str, load: Callable[[], Splits]) -> Splits:
+        """A client's examples, from memory or loaded now.
+
+        Args:
+            client: The client's name.
+            load: Brings its examples into memory.
+        """
+        if client not in self._kept:
+            self._kept[client] = load()
+            self._bytes += _size(self._kept[client])
+            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+                self._bytes -= _size(self._kept.popitem(last=False)[1])
+        self._kept.move_to_end(client)
+        return self._kept[client]
+
+
+def _size(splits: Splits) -> int:
+    return sum(
+        tensor.numel() * tensor.element_size()
+        for part in splits.parts
+        for tensor in (part.inputs, *part.targets.values())
+    )

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from consort.core.algorithm import Algorithm
+from consort.data.dataset import Dataset
 from consort.data.partition import Share, fingerprint
-from consort.domains.signatures import verification
 from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.errors import Failure, UsageError
-from consort.experiment.allocation import Seat, example_of, seats_of
+from consort.experiment.allocation import Seat, dataset_of, seats_of
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, read_description, settle, written_recipe
-from consort.experiment.unseen import verification_of
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import parameter_count
 from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.tasks import Task
+from consort.training.evaluation import EvaluationExtra, Examinee
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,29 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
         name: Member(
             seat.tasks,
             seat.model,
-            example_of(seat.dataset),
+            seat.dataset.example,
             seat.load,
             local=recipe.local_of(seat.group),
         )
         for name, seat in seats.items()
     }
-    exam = verification_of(recipe, seats, seed, data)
-    extras = () if exam is None else (exam,)
+    extras = _extras(recipe, seats, seed, data)
     federation = Federation(members, seed, recipe.batchnorm, recipe.compute, extras)
     shares = {name: seat.share for name, seat in sorted(seats.items())}
     return Assembly(federation, _description(recipe, seats, federation, shares), shares)
+
+
+def _extras(
+    recipe: Recipe, seats: Mapping[str, Seat], seed: int, folder: Path | None
+) -> tuple[EvaluationExtra, ...]:
+    """What the recipe wants to be measured besides the metrics of tasks."""
+    clients = {name: Examinee(seat.tasks, seat.dataset) for name, seat in seats.items()}
+
+    def load(table: Mapping[str, Any], seed: int) -> Dataset:
+        return dataset_of(table, seed, folder)
+
+    chosen = recipe.examinations.values()
+    return tuple(evaluation.extra(clients, load, recipe.data, seed) for evaluation in chosen)
 
 
 def _description(
@@ -60,7 +71,7 @@ def _description(
     tasks: dict[str, Task] = {}
     for seat in seats.values():
         tasks |= seat.tasks
-    measured = {
+    measured: dict[str, Mapping[str, Any]] = {
         name: {
             "kind": type(task).__name__,
             "metric": task.metric,
@@ -68,11 +79,11 @@ def _description(
         }
         for name, task in tasks.items()
     }
-    if recipe.verification:
-        measured[verification.TASK] = {"metric": verification.METRIC, "higher_is_better": False}
+    for extra in federation.extras:
+        measured |= extra.tasks
     return {
         "title": recipe.title,
-        "recipe": json.loads(Recipe.wire.dump_json(recipe)),
+        "recipe": recipe.table,
         "partition": fingerprint(shares.values()),
         "tasks": measured,
         "clients": {
@@ -86,7 +97,7 @@ def _description(
                 "test": len(seat.share.test),
                 "labels": seat.labels,
                 "data": seat.dataset.name,
-                "scan": seat.dataset.scan and asdict(seat.dataset.scan),
+                "scan": seat.dataset.reader and seat.dataset.reader.table(),
             }
             for name, seat in sorted(seats.items())
         },

@@ -29,11 +29,6 @@ from consort.tasks import Task
 
 PUBLIC = ("examples",)
 """Entries of an answer that are sent as they are, and that nothing is promised for."""
-TRAINS_BY_STEPS_ALONE = (
-    *("cfl", "ditto", "fedamp", "fedavg", "fedavg_ft", "fedbabu", "fedmgda"),
-    *("fedmtl", "fedper", "fedprox", "fedrep", "local_only", "scaffold"),
-)
-"""Algorithms that learn from training data by nothing but `local.run` with its usual objective."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +50,11 @@ class Privacy(Protection):
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
         """Refuses an algorithm that the guarantee would not cover."""
-        kind = type(algorithm).__module__.rpartition(".")[2]
-        if self.level == "example" and kind not in TRAINS_BY_STEPS_ALONE:
+        if self.level == "example" and not algorithm.known_to_train_only_by_steps():
             raise UsageError(
-                f"privacy.level = 'example' covers training steps, but {kind} may learn from "
-                f"its data in other ways: use {', '.join(TRAINS_BY_STEPS_ALONE)}, or "
+                f"privacy.level = 'example' covers training steps, but "
+                f"{type(algorithm).__name__} may learn from its data in other ways: use an "
+                "algorithm that declares `trains_only_by_steps`, such as fedavg, or "
                 "privacy.level = 'client'"
             )
 

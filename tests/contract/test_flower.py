@@ -33,7 +33,7 @@ from consort.deployment.stack import Hub
 from consort.engines.flower import Flower, Ledger
 from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe, recipe_of
-from consort.experiment.validation import merged
+from consort.experiment.tables import merged
 from consort.run.observer import Observer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
@@ -97,7 +97,7 @@ def far_and_near(
     server.board.begin(list(NAMES), algorithm=name, rounds=2)
     server.run(deployment.hub, Observer())
 
-    table = json.loads(type(recipe).wire.dump_json(recipe))
+    table = recipe.table
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
     near = recipe_of(merged(settings, {"groups": groups()}), "near")
     prepare_run(near, name, 0, folder / "near").go()

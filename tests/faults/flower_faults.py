@@ -44,8 +44,7 @@ from consort.engines.embedded import Embedded
 from consort.engines.middleware import Absent, Wrapper
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe, recipe_of
-from consort.experiment.recipe import Recipe
-from consort.experiment.validation import merged
+from consort.experiment.tables import merged
 from consort.run.run import Run
 
 VICTIM = "b-0"
@@ -123,7 +122,7 @@ def expected(scene: Scene, dropped: bool) -> tuple[list[str], bytes, dict[str, b
     """The same run in this process, with nobody waiting for anything."""
     scene.mark.touch()
     recipe = load_recipe(scene.recipe)
-    table = json.loads(Recipe.wire.dump_json(recipe))
+    table = recipe.table
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
     near = recipe_of(merged(settings, {"groups": groups()}), "near")
     folder = scene.folder / "near"

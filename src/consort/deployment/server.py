@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -192,7 +191,7 @@ class Server:
             tasks |= about["tasks"]
         return about_run(self.recipe, self.name, self.seed) | {
             "title": self.recipe.title,
-            "recipe": json.loads(Recipe.wire.dump_json(self.recipe)),
+            "recipe": self.recipe.table,
             "partition": digest(told)[:16],
             "tasks": tasks,
             "clients": {

@@ -13,13 +13,13 @@ from typing import Any
 import consort
 from consort.core.algorithm import Algorithm
 from consort.core.params import Params
+from consort.core.validation import Table, checked
 from consort.core.wire import encode
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.run_folder import deciding
-from consort.experiment.validation import Table, checked
 from consort.federation.federation import Federation
 
 _NOT_OURS = ("clients", "groups", "data")
@@ -40,7 +40,7 @@ class Study:
     @classmethod
     def of(cls, recipe: Recipe, algorithm: str, seed: int) -> Study:
         """What of a recipe decides the numbers, without whose data they are."""
-        written = deciding(json.loads(Recipe.wire.dump_json(recipe)), algorithm)
+        written = deciding(recipe.table, algorithm)
         settings = {key: value for key, value in written.items() if key not in _NOT_OURS}
         return cls.with_digest(settings, algorithm, seed, consort.__version__)
 

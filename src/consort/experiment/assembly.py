@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,7 +71,7 @@ def _description(
         measured[verification.TASK] = {"metric": verification.METRIC, "higher_is_better": False}
     return {
         "title": recipe.title,
-        "recipe": json.loads(Recipe.wire.dump_json(recipe)),
+        "recipe": recipe.table,
         "partition": fingerprint(shares.values()),
         "tasks": measured,
         "clients": {

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import json
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
-
-from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import Count, CountOrNone
 from consort.core.registry import did_you_mean, load_object
+from consort.core.validation import Table, adapter, checked
 from consort.data.partition import Cut
 from consort.domains.fingerprints.obfuscation import FpDfsn
 from consort.domains.signatures.writer_dependent import WriterDependent
 from consort.errors import UsageError
-from consort.experiment.validation import Table, checked, merged
+from consort.experiment.tables import merged
 from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
@@ -25,12 +25,12 @@ from consort.run.schedule import Schedule
 from consort.training.compute import Compute
 from consort.training.local import LocalTraining
 
-_STRICT: Any = {"extra": "forbid"}
 
-
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Group:
     """Clients that are alike. What is left out is taken from the top of the recipe."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     count: Count
@@ -48,9 +48,11 @@ class Group:
     """What is different about the clients' local training, whatever the algorithm."""
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Unseen:
     """Users that no client trains on: some of the recipe's own data, or those of other data."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     users: CountOrNone = 0
     """The last so many users of `data` at the top of the recipe; clients share the others."""
@@ -58,9 +60,11 @@ class Unseen:
     """Another data set."""
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Recipe:
     """Everything that decides the numbers of an experiment."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     algorithms: dict[str, Table]
     """By name: the options of an algorithm; `kind` names the algorithm if the name does not."""
@@ -99,8 +103,6 @@ class Recipe:
     scales: dict[str, Table] = field(default_factory=dict)
     """Named changes to this recipe, such as `desk` and `paper`."""
 
-    wire: ClassVar[TypeAdapter[Recipe]]
-
     def __post_init__(self) -> None:
         if (self.clients is None) == (not self.groups):
             raise UsageError("a recipe needs either `clients = 10` or [[groups]], and not both")
@@ -113,9 +115,8 @@ class Recipe:
                 if name not in self.algorithms:
                     where = f"published numbers ({table.source})"
                     raise UsageError(f"{where}: no algorithm {did_you_mean(name, self.algorithms)}")
-        names = [group.name for group in self.groups]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(group.name for group in self.groups).items():
+            if count > 1:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
         self._check_unseen()
 
@@ -129,6 +130,12 @@ class Recipe:
                 raise UsageError(f"unseen.{name} needs either `users = 10` or `data`, and not both")
         if sum(bool(table.users) for table in self.unseen.values()) > 1:
             raise UsageError("only one table of [unseen] can hold users out of the recipe's data")
+
+    @property
+    def table(self) -> Table:
+        """The recipe as it is written down and sent, with all defaults."""
+        written: Table = json.loads(adapter(Recipe).dump_json(self))
+        return written
 
     @property
     def held_out(self) -> int:
@@ -205,4 +212,3 @@ PROTECTIONS = {
     "attack": "consort.attacks.poisoning:Attack",
 }
 """The order matters: on clients, a later one is wrapped around those before it."""
-Recipe.wire = TypeAdapter(Recipe)

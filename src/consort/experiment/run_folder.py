@@ -96,8 +96,7 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
 
 def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
     """A recipe as this version writes it down: keys that came later have their defaults."""
-    filled: dict[str, Any] = json.loads(Recipe.wire.dump_json(written_recipe(written, source)))
-    return filled
+    return written_recipe(written, source).table
 
 
 def _check_partition(path: Path, expected: str) -> None:

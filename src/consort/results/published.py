@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic.dataclasses import dataclass
-
-_STRICT: Any = {"extra": "forbid"}
+from dataclasses import dataclass
+from typing import ClassVar
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Published:
     """Numbers from a paper, to stand beside ours."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     source: str
     metric: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -101,7 +100,7 @@ class Without(Wrapper):
 
 
 def in_one_process(study: Recipe, folder: Path, algorithm: str, since: int) -> Path:
-    table = json.loads(Recipe.wire.dump_json(study))
+    table = study.table
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
     made = prepare_run(recipe_of(settings | {"groups": groups()}, "near"), algorithm, 0, folder)
 

@@ -31,8 +31,8 @@ from tests.unit.cli.command import measured, server_bytes
 from consort.deployment.server import Server
 from consort.deployment.stack import Hub
 from consort.engines.flower import Flower, Ledger
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe, recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.experiment.tables import merged
 from consort.run.observer import Observer
 

@@ -23,12 +23,9 @@ from consort.core.wire import tensors_in
 from consort.data.dataset import as_is
 from consort.data.examples import Examples
 from consort.domains.fingerprints.obfuscation import FpDfsn
-from consort.engines.choice import EngineName
 from consort.engines.middleware import bytes_by_role
 from consort.errors import Failure
-from consort.experiment.allocation import Seat, seats_of
-from consort.experiment.assembly import resume_run
-from consort.experiment.run_folder import read_description, written_recipe
+from consort.experiment.opening import OpenedRun, open_run
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
 from consort.run.run import Run
@@ -85,24 +82,24 @@ class Audit:
 
 def audit(folder: Path, steps: int = STEPS, perceptual: Perceptual | None = None) -> Audit:
     """Overhears the last finished round of the run in a folder, and attacks its first clients."""
-    about = read_description(folder)
-    run = resume_run(folder, workers=1, engine=EngineName.embedded)
+    opened = open_run(folder)
+    run = opened.run
     chosen = run.federation.client_ids[:VICTIMS]
     traffic = last_traffic(run, chosen)
-    findings = [attacked(run, about, c, traffic.of(c), steps, perceptual) for c in chosen]
-    return Audit(folder, about, traffic.round, traffic.same, findings)
+    findings = [attacked(opened, c, traffic.of(c), steps, perceptual) for c in chosen]
+    return Audit(folder, opened.about, traffic.round, traffic.same, findings)
 
 
 def attacked(
-    run: Run,
-    about: Mapping[str, Any],
+    opened: OpenedRun,
     client: str,
     heard: list[tuple[Call, Reply]],
     steps: int,
     perceptual: Perceptual | None,
 ) -> Finding:
     """Everything that is tried on one client."""
-    federation, (way, clean) = _federation(run), _obfuscation(client, about)
+    run = opened.run
+    federation, (way, clean) = _federation(run), _obfuscation(opened, client)
     blueprint = federation.blueprint(client)
     victim = Victim(
         client,
@@ -191,18 +188,9 @@ def _exposed(
     )
 
 
-def _obfuscation(
-    client: str, about: Mapping[str, Any]
-) -> tuple[FpDfsn, Examples] | tuple[None, None]:
+def _obfuscation(opened: OpenedRun, client: str) -> tuple[FpDfsn, Examples] | tuple[None, None]:
     """How a client obfuscates pictures, and its training pictures before that; or nothing."""
-    seat = _seat(client, about)
+    seat = opened.seats.get(client)  # there is none of all clients in one
     if seat is None or not isinstance(seat.obfuscate, partial):
         return None, None
     return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train  # type: ignore[return-value]
-
-
-def _seat(client: str, about: Mapping[str, Any]) -> Seat | None:
-    """Where a client sits; nowhere, if it is all clients in one."""
-    recipe = written_recipe(about["recipe"], "the run")
-    data = Path(about["data"]) if about["data"] else None
-    return seats_of(recipe, about["seed"], data).get(client)

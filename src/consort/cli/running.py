@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run one algorithm on one federation, or go on with such a run."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import prepare_run
+    from consort.experiment.preparation import prepare_run
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
@@ -81,25 +81,28 @@ def compare(
 ) -> None:
     """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import prepare_run, refuse_impossible
+    from consort.experiment.preflight import preflight
+    from consort.experiment.preparation import prepare_run
+    from consort.experiment.run_folder import about_run, refuse_another_run
     from consort.results.comparison import judge
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     numbers = list(range(seeds)) if seeds else loaded.seeds
-    refuse_impossible(loaded, names, numbers[0], data)
     root = out or default_folder(path, scale)
-    folders = []
+    folders = {(n, name): root / name / f"seed-{n}" for n in numbers for name in names}
+    for number in numbers:
+        assembly = preflight(loaded, names, number, data)
+        for name in names:
+            about = assembly.description | about_run(loaded, name, number)
+            refuse_another_run(folders[number, name], about)
     with Screen(quiet, json) as screen:
-        for number in numbers:
-            for name in names:
-                folder = root / name / f"seed-{number}"
-                observer = screen.watch(name, number, loaded.run.rounds)
-                prepare_run(loaded, name, number, folder, data, choice, observer).go()
-                folders.append(folder)
-    verdicts = judge(loaded, folders)
-    finish(folders, screen, loaded, root, verdicts)
+        for (number, name), folder in folders.items():
+            watcher = screen.watch(name, number, loaded.run.rounds)
+            prepare_run(loaded, name, number, folder, data, choice, watcher).go()
+    verdicts = judge(loaded, list(folders.values()))
+    finish(list(folders.values()), screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):
         raise typer.Exit(1)
 
@@ -114,7 +117,7 @@ def resume(
 ) -> None:
     """Go on where a run stopped, killed or not; the numbers are those of an unbroken run."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import resume_run
+    from consort.experiment.preparation import resume_run
     from consort.experiment.run_folder import read_description
 
     written = read_description(folder)

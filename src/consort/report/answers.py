@@ -88,12 +88,12 @@ def answers(study: Study) -> Answers:
 
 
 def _answered(result: Result, clients: Sequence[str]) -> Iterator[tuple[str, Answered]]:
-    from consort.experiment.assembly import resume_run
+    from consort.experiment.opening import open_run
     from consort.use.trained import reported_model
 
     if result.about.get("engine") == "flower":
         raise Failure(f"{result.folder}: the test images stay with the clients")
-    run = resume_run(result.folder)
+    run = open_run(result.folder).run
     _spare(run)
     for client in clients:
         trained = reported_model(run, client)

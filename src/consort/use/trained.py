@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,7 @@ from consort.engines.host import ClientHost
 from consort.engines.middleware import Policed
 from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
-from consort.experiment.assembly import resume_run
-from consort.experiment.run_folder import read_description
+from consort.experiment.opening import open_run
 from consort.models.multitask import MultiTaskModel
 from consort.run.run import Run
 
@@ -30,18 +30,19 @@ class Trained:
     model: MultiTaskModel
     data: Splits
     round: int
-    about: dict[str, Any]
+    about: Mapping[str, Any]
     """What the run's `run.json` says."""
 
 
 def trained_model(folder: Path, client: str) -> Trained:
     """The model of a client of the run in a folder."""
-    about = read_description(folder)
+    opened = open_run(folder)
+    about = opened.about
     if client not in about["clients"]:
         raise UsageError(f"{folder} has no client {did_you_mean(client, about['clients'])}")
     if "scan" not in about["clients"][client]:
         raise Failure(f"{folder} comes from an older version of Consort: start the run again")
-    run = resume_run(folder)
+    run = opened.run
     found = reported_model(run, client)
     if found is None:
         raise Failure(f"{folder}: no round is finished yet; go on with `consort resume {folder}`")

@@ -1,0 +1,108 @@
+"""The one place that says no before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from consort.core.registry import did_you_mean
+from consort.domains.signatures import verification
+from consort.errors import UsageError
+from consort.experiment.assembly import Assembly, assemble, run_of
+from consort.experiment.recipe import Recipe
+from consort.federation.federation import Federation
+from consort.results.claims import Claim
+from consort.results.known import AUDITED, known_values
+from consort.results.values import TUNED, UNSEEN
+from consort.training.scoring import score
+
+
+def preflight(recipe: Recipe, names: Sequence[str], seed: int, data: Path | None) -> Assembly:
+    """Refuses what would stop one of several runs, before the first of them begins.
+
+    Args:
+        recipe: The experiment.
+        names: Those of its algorithms that are to run.
+        seed: The seed of the runs.
+        data: The folder of real data sets.
+
+    Returns:
+        The federation that all these runs have.
+
+    Raises:
+        UsageError: A run cannot start, or a claim or a published number names what no run measures.
+    """
+    assembly = assemble(recipe, seed, data)
+    for name in names:
+        refuse_impossible(recipe, name, assembly.federation)
+    _refuse_unknown_metrics(recipe, assembly)
+    return assembly
+
+
+def refuse_impossible(recipe: Recipe, name: str, federation: Federation) -> None:
+    """Refuses an algorithm that cannot start with these clients and protections; it is named."""
+    try:
+        run = run_of(recipe, name, federation)
+        run.algorithm.start(run.federation.roster)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from error
+
+
+def _refuse_unknown_metrics(recipe: Recipe, assembly: Assembly) -> None:
+    """Refuses claims and published numbers about something that no run measures."""
+    problem: UsageError | None = None
+    for metrics, values in _known(recipe, assembly):
+        try:
+            for claim in recipe.claims:
+                Claim.parse(claim, list(recipe.algorithms), sorted(values))
+            for table in recipe.published:
+                if table.metric not in metrics and not AUDITED.fullmatch(table.metric):
+                    where = f"published numbers ({table.source})"
+                    known = did_you_mean(table.metric, sorted(metrics))
+                    raise UsageError(f"{where}: there is no metric {known}")
+            return
+        except UsageError as error:
+            problem = error
+    if problem:
+        raise problem
+
+
+def _known(recipe: Recipe, assembly: Assembly) -> Iterator[tuple[set[str], set[str]]]:
+    """The metrics and the names made of them: those that stand for tasks, and then more and more.
+
+    Which other metrics a task has is found by scoring initial models, one client after another,
+    because some clients may lack the examples that a metric needs.
+    """
+    reports = {recipe.algorithm(name).reports for name in recipe.algorithms}
+    tuned = recipe.run.tuning_epochs > 0 or TUNED in reports
+    own = {about["metric"] for about in assembly.description["tasks"].values()}
+    strange = {verification.METRIC} if recipe.unseen else set()
+    others: set[str] = set()
+
+    def known() -> tuple[set[str], set[str]]:
+        unseen = [(f"{UNSEEN}{name}", metric) for name in recipe.unseen for metric in strange]
+        flops = recipe.compute.count_flops
+        return own | others, known_values(own, others, tuned, unseen, flops)
+
+    yield known()
+    for tasks in _scored(recipe, assembly.federation):
+        strange |= set(tasks.get(verification.TASK, ()))
+        others |= {metric for metrics in tasks.values() for metric in metrics}
+        yield known()
+
+
+def _scored(recipe: Recipe, federation: Federation) -> Iterator[Mapping[str, Sequence[str]]]:
+    """By task: the metrics of a client's initial model on its test data; for all clients."""
+    attacked = [federation]
+    for name in recipe.algorithms:
+        with suppress(UsageError):  # refused where that algorithm is to run
+            attacked.append(recipe.around(name).attack.on_data(federation, federation.seed))
+    for client in federation.client_ids:
+        for members in {id(members): members for members in attacked}.values():
+            model, splits = members.blueprint(client).fresh(), members.data(client)
+            scores = score(model, dict(members.members[client].tasks), splits)
+            if members.verification:
+                scores = members.verification.added_to(scores, model, splits, client, last=False)
+            tasks = scores.get("test", {"tasks": {}})["tasks"]
+            yield {name: list(metrics) for name, metrics in tasks.items()}

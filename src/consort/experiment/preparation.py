@@ -1,0 +1,93 @@
+"""Runs of a recipe, ready to go: new ones, and those that go on in their folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from consort.core.algorithm import Algorithm
+from consort.engines.choice import EngineChoice, EngineName, Origin
+from consort.errors import Failure, UsageError
+from consort.experiment.assembly import assemble, run_of
+from consort.experiment.preflight import preflight
+from consort.experiment.recipe import Recipe
+from consort.experiment.run_folder import about_run, read_description, settle, written_recipe
+from consort.federation.federation import Federation
+from consort.run.observer import Watcher
+from consort.run.run import Run
+
+
+def prepare_run(
+    recipe: Recipe,
+    name: str,
+    seed: int,
+    folder: Path,
+    data: Path | None = None,
+    engine: EngineChoice = EngineChoice(),
+    watcher: Watcher | None = None,
+) -> Run:
+    """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
+    assembly = preflight(recipe, [name], seed, data)
+    description = assembly.description | about_run(recipe, name, seed)
+    around = recipe.around(name)
+    description |= {
+        "privacy": around.privacy and asdict(around.privacy),
+        "secure": around.secure and asdict(around.secure),
+        **engine.description,
+        "data": str(data.resolve()) if data else None,
+    }
+    origin = Origin(
+        f"{__name__}:reassemble",
+        {key: description[key] for key in ("recipe", "algorithm", "seed", "data", "partition")},
+    )
+    run = run_of(
+        recipe,
+        name,
+        assembly.federation,
+        folder,
+        workers=engine.workers,
+        watcher=watcher or Watcher(),
+        engine=lambda host: engine.start(host, origin),
+    )
+    settle(folder, description, assembly.shares)
+    return run
+
+
+def reassemble(
+    recipe: dict[str, Any], algorithm: str, seed: int, data: str | None, partition: str
+) -> tuple[Federation, Algorithm[Any]]:
+    """The clients of a run as another machine makes them from what `run.json` says."""
+    settings = written_recipe(recipe, "the run")
+    assembly = assemble(settings, seed, Path(data) if data else None)
+    if assembly.description["partition"] != partition:
+        raise Failure(f"the data of this machine ({data or 'no --data'}) are not those of the run")
+    run = run_of(settings, algorithm, assembly.federation)
+    return run.federation, run.algorithm
+
+
+def resume_run(
+    folder: Path,
+    workers: int | None = None,
+    watcher: Watcher | None = None,
+    engine: EngineName | None = None,
+    address: str | None = None,
+) -> Run:
+    """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
+    written = read_description(folder)
+    if written.get("engine") == "flower":
+        raise UsageError(f"{folder} is a run of consort server: give that command again to go on")
+    name = engine or written.get("engine")
+    return prepare_run(
+        written_recipe(written["recipe"], str(folder / "run.json")),
+        written["algorithm"],
+        written["seed"],
+        folder,
+        Path(written["data"]) if written["data"] else None,
+        EngineChoice(
+            EngineName(name) if name else None,
+            workers or written["workers"],
+            address or (written.get("address") if name == EngineName.ray else None),
+        ),
+        watcher,
+    )

@@ -102,10 +102,10 @@ def run_of(
     Raises:
         UsageError: What is around the algorithm does not fit it, or does not fit the clients.
     """
-    around = recipe.around(name)
+    algorithm, around = recipe.algorithm(name), recipe.around(name)
     return Run(
         around.clients(federation, federation.seed),
-        recipe.algorithm(name),
+        algorithm,
         recipe.run,
         federation.seed,
         folder,

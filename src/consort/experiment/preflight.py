@@ -42,9 +42,11 @@ def preflight(recipe: Recipe, names: Sequence[str], seed: int, data: Path | None
 
 def refuse_impossible(recipe: Recipe, name: str, federation: Federation) -> None:
     """Refuses an algorithm that cannot start with these clients and protections; it is named."""
+    algorithm = recipe.algorithm(name)
     try:
         run = run_of(recipe, name, federation)
-        run.algorithm.start(run.federation.roster)
+        algorithm.start(run.federation.roster)
+        run.attack.attackers(run.federation.client_ids, run.seed)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from error
 

@@ -27,8 +27,24 @@ def prepare_run(
     engine: EngineChoice = EngineChoice(),
     watcher: Watcher | None = None,
 ) -> Run:
-    """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
-    assembly = preflight(recipe, [name], seed, data)
+    """A run that is ready to go, described in `folder/run.json`; or one that goes on there.
+
+    Args:
+        recipe: The experiment.
+        name: One of its algorithms.
+        seed: The seed of the run.
+        folder: Where the run writes.
+        data: The folder of real data sets.
+        engine: What carries the calls; it decides no number.
+        watcher: Is told how the run goes.
+
+    Raises:
+        UsageError: The run cannot start, or the folder holds another run.
+    """
+    if (folder / "run.json").exists():  # it was not refused then, and its claims may be older
+        assembly = assemble(recipe, seed, data)
+    else:
+        assembly = preflight(recipe, [name], seed, data)
     description = assembly.description | about_run(recipe, name, seed)
     around = recipe.around(name)
     description |= {

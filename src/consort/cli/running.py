@@ -81,8 +81,9 @@ def compare(
 ) -> None:
     """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
     from consort.cli.show import Screen
+    from consort.experiment.assembly import assemble
     from consort.experiment.preflight import preflight
-    from consort.experiment.preparation import prepare_run
+    from consort.experiment.preparation import ready_run
     from consort.experiment.run_folder import about_run, refuse_another_run
     from consort.results.comparison import judge
 
@@ -100,7 +101,8 @@ def compare(
     with Screen(quiet, json) as screen:
         for (number, name), folder in folders.items():
             watcher = screen.watch(name, number, loaded.run.rounds)
-            prepare_run(loaded, name, number, folder, data, choice, watcher).go()
+            assembly = assemble(loaded, number, data)
+            ready_run(loaded, name, assembly, folder, data, choice, watcher).go()
     verdicts = judge(loaded, list(folders.values()))
     finish(list(folders.values()), screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):

@@ -54,14 +54,14 @@ def refuse_impossible(recipe: Recipe, name: str, federation: Federation) -> None
 def _refuse_unknown_metrics(recipe: Recipe, assembly: Assembly) -> None:
     """Refuses claims and published numbers about something that no run measures."""
     problem: UsageError | None = None
-    for metrics, values in _known(recipe, assembly):
+    for names in _known(recipe, assembly) if recipe.claims or recipe.published else ():
         try:
             for claim in recipe.claims:
-                Claim.parse(claim, list(recipe.algorithms), sorted(values))
+                Claim.parse(claim, list(recipe.algorithms), sorted(names))
             for table in recipe.published:
-                if table.metric not in metrics and not AUDITED.fullmatch(table.metric):
+                if table.metric not in names and not AUDITED.fullmatch(table.metric):
                     where = f"published numbers ({table.source})"
-                    known = did_you_mean(table.metric, sorted(metrics))
+                    known = did_you_mean(table.metric, sorted(names))
                     raise UsageError(f"{where}: there is no metric {known}")
             return
         except UsageError as error:
@@ -70,8 +70,8 @@ def _refuse_unknown_metrics(recipe: Recipe, assembly: Assembly) -> None:
         raise problem
 
 
-def _known(recipe: Recipe, assembly: Assembly) -> Iterator[tuple[set[str], set[str]]]:
-    """The metrics and the names made of them: those that stand for tasks, and then more and more.
+def _known(recipe: Recipe, assembly: Assembly) -> Iterator[set[str]]:
+    """The names that results will have: of metrics that stand for tasks, and then more and more.
 
     Which other metrics a task has is found by scoring initial models, one client after another,
     because some clients may lack the examples that a metric needs.
@@ -79,17 +79,15 @@ def _known(recipe: Recipe, assembly: Assembly) -> Iterator[tuple[set[str], set[s
     reports = {recipe.algorithm(name).reports for name in recipe.algorithms}
     tuned = recipe.run.tuning_epochs > 0 or TUNED in reports
     own = {about["metric"] for about in assembly.description["tasks"].values()}
-    strange = {verification.METRIC} if recipe.unseen else set()
-    others: set[str] = set()
+    verified, others = {verification.METRIC}, set[str]()
 
-    def known() -> tuple[set[str], set[str]]:
-        unseen = [(f"{UNSEEN}{name}", metric) for name in recipe.unseen for metric in strange]
-        flops = recipe.compute.count_flops
-        return own | others, known_values(own, others, tuned, unseen, flops)
+    def known() -> set[str]:
+        unseen = [(f"{UNSEEN}{name}", metric) for name in recipe.unseen for metric in verified]
+        return known_values(own, others, tuned, unseen, recipe.compute.count_flops)
 
     yield known()
     for tasks in _scored(recipe, assembly.federation):
-        strange |= set(tasks.get(verification.TASK, ()))
+        verified |= set(tasks.get(verification.TASK, ()))
         others |= {metric for metrics in tasks.values() for metric in metrics}
         yield known()
 

@@ -9,7 +9,7 @@ from typing import Any
 from consort.core.algorithm import Algorithm
 from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.errors import Failure, UsageError
-from consort.experiment.assembly import assemble, run_of
+from consort.experiment.assembly import Assembly, assemble, run_of
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, read_description, settle, written_recipe
@@ -45,6 +45,20 @@ def prepare_run(
         assembly = assemble(recipe, seed, data)
     else:
         assembly = preflight(recipe, [name], seed, data)
+    return ready_run(recipe, name, assembly, folder, data, engine, watcher)
+
+
+def ready_run(
+    recipe: Recipe,
+    name: str,
+    assembly: Assembly,
+    folder: Path,
+    data: Path | None,
+    engine: EngineChoice,
+    watcher: Watcher | None,
+) -> Run:
+    """The same for clients that are assembled and that `preflight` has seen."""
+    seed = assembly.federation.seed
     description = assembly.description | about_run(recipe, name, seed)
     around = recipe.around(name)
     description |= {

@@ -100,9 +100,9 @@ def compare(
             refuse_another_run(folders[number, name], about)
     with Screen(quiet, json) as screen:
         for (number, name), folder in folders.items():
-            watcher = screen.watch(name, number, loaded.run.rounds)
+            observer = screen.watch(name, number, loaded.run.rounds)
             assembly = assemble(loaded, number, data)
-            ready_run(loaded, name, assembly, folder, data, choice, watcher).go()
+            ready_run(loaded, name, assembly, folder, data, choice, observer).go()
     verdicts = judge(loaded, list(folders.values()))
     finish(list(folders.values()), screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):

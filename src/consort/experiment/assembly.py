@@ -102,14 +102,11 @@ def run_of(
     Raises:
         UsageError: What is around the algorithm does not fit it, or does not fit the clients.
     """
-    algorithm, around = recipe.algorithm(name), recipe.around(name)
     return Run(
-        around.clients(federation, federation.seed),
-        algorithm,
+        federation.protected(*recipe.protections(name)),
+        recipe.algorithm(name),
         recipe.run,
         federation.seed,
         folder,
-        robust=around.robust,
-        attack=around.attack,
         **how,
     )

@@ -46,7 +46,6 @@ def refuse_impossible(recipe: Recipe, name: str, federation: Federation) -> None
     try:
         run = run_of(recipe, name, federation)
         algorithm.start(run.federation.roster)
-        run.attack.attackers(run.federation.client_ids, run.seed)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from error
 
@@ -94,15 +93,17 @@ def _known(recipe: Recipe, assembly: Assembly) -> Iterator[set[str]]:
 
 def _scored(recipe: Recipe, federation: Federation) -> Iterator[Mapping[str, Sequence[str]]]:
     """By task: the metrics of a client's initial model on its test data; for all clients."""
-    attacked = [federation]
+    prepared = {id(federation): federation}
     for name in recipe.algorithms:
-        with suppress(UsageError):  # refused where that algorithm is to run
-            attacked.append(recipe.around(name).attack.on_data(federation, federation.seed))
+        for protection in recipe.protections(name):
+            with suppress(UsageError):  # refused where that algorithm is to run
+                changed = protection.prepared(federation)
+                prepared[id(changed)] = changed
     for client in federation.client_ids:
-        for members in {id(members): members for members in attacked}.values():
+        for members in prepared.values():
             model, splits = members.blueprint(client).fresh(), members.data(client)
             scores = score(model, dict(members.members[client].tasks), splits)
-            if members.verification:
-                scores = members.verification.added_to(scores, model, splits, client, last=False)
+            for extra in members.extras:
+                scores = extra.added_to(scores, model, splits, client, last=False)
             tasks = scores.get("test", {"tasks": {}})["tasks"]
             yield {name: list(metrics) for name, metrics in tasks.items()}

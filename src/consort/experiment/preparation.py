@@ -14,7 +14,7 @@ from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, read_description, settle, written_recipe
 from consort.federation.federation import Federation
-from consort.run.observer import Watcher
+from consort.run.observer import Observer
 from consort.run.run import Run
 
 
@@ -25,7 +25,7 @@ def prepare_run(
     folder: Path,
     data: Path | None = None,
     engine: EngineChoice = EngineChoice(),
-    watcher: Watcher | None = None,
+    observer: Observer | None = None,
 ) -> Run:
     """A run that is ready to go, described in `folder/run.json`; or one that goes on there.
 
@@ -36,7 +36,7 @@ def prepare_run(
         folder: Where the run writes.
         data: The folder of real data sets.
         engine: What carries the calls; it decides no number.
-        watcher: Is told how the run goes.
+        observer: Is told how the run goes.
 
     Raises:
         UsageError: The run cannot start, or the folder holds another run.
@@ -45,7 +45,7 @@ def prepare_run(
         assembly = assemble(recipe, seed, data)
     else:
         assembly = preflight(recipe, [name], seed, data)
-    return ready_run(recipe, name, assembly, folder, data, engine, watcher)
+    return ready_run(recipe, name, assembly, folder, data, engine, observer)
 
 
 def ready_run(
@@ -55,15 +55,14 @@ def ready_run(
     folder: Path,
     data: Path | None,
     engine: EngineChoice,
-    watcher: Watcher | None,
+    observer: Observer | None,
 ) -> Run:
     """The same for clients that are assembled and that `preflight` has seen."""
     seed = assembly.federation.seed
     description = assembly.description | about_run(recipe, name, seed)
-    around = recipe.around(name)
     description |= {
-        "privacy": around.privacy and asdict(around.privacy),
-        "secure": around.secure and asdict(around.secure),
+        **dict.fromkeys(("privacy", "secure")),
+        **{protection.table: asdict(protection) for protection in recipe.protections(name)},
         **engine.description,
         "data": str(data.resolve()) if data else None,
     }
@@ -77,7 +76,7 @@ def ready_run(
         assembly.federation,
         folder,
         workers=engine.workers,
-        watcher=watcher or Watcher(),
+        observer=observer or Observer(),
         engine=lambda host: engine.start(host, origin),
     )
     settle(folder, description, assembly.shares)
@@ -99,7 +98,7 @@ def reassemble(
 def resume_run(
     folder: Path,
     workers: int | None = None,
-    watcher: Watcher | None = None,
+    observer: Observer | None = None,
     engine: EngineName | None = None,
     address: str | None = None,
 ) -> Run:
@@ -119,5 +118,5 @@ def resume_run(
             workers or written["workers"],
             address or (written.get("address") if name == EngineName.ray else None),
         ),
-        watcher,
+        observer,
     )

@@ -17,8 +17,11 @@ from consort.deployment.status_file import Board, BoardObserver
 from consort.deployment.study import Study, digest
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
+from consort.experiment.assembly import run_of
+from consort.experiment.preflight import naming, refuse_among_institutions
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, settle
+from consort.experiment.unseen import verified_task
 from consort.run.observer import Observer, Observers
 from consort.run.run import Run
 
@@ -41,17 +44,14 @@ class Server:
         say: Callable[[str], Any],
     ) -> None:
         self.recipe, self.name, self.seed, self.folder = recipe, algorithm, seed, folder
-        self.algorithm = recipe.algorithm(algorithm)
-        if self.algorithm.pools_data:
-            raise UsageError(f"{algorithm} pools the data: it cannot run among institutions")
-        if any(getattr(protection, "by", ()) for protection in recipe.protections(algorithm)):
-            raise UsageError("[attack] is acted out in simulations only: remove it")
         self.credentials = credentials
         self.deadline = deadline
         self.say = say
         self.study = Study.of(recipe, algorithm, seed)
         self.board = Board(folder / "status.json")
         self.ledger = Ledger.open(folder / "exchanges.json")
+        if not self.ledger.members:  # a run that has begun was not refused
+            refuse_among_institutions(recipe, algorithm)
 
     def go(self, listen: str, observer: Observer) -> None:
         """Opens the port, waits for everybody, runs to the end."""
@@ -118,23 +118,21 @@ class Server:
             weights: Params = answer["model"]
             return weights
 
-        compute = self.recipe.compute
-        told_of = Announced.of(told, ask, self.seed, compute)
-        federation = told_of.protected(*self.recipe.protections(self.name))
-        table = self.algorithm.companion
+        federation = Announced.of(told, ask, self.seed, self.recipe.compute)
+        table = self.recipe.algorithm(self.name).companion
         if table is not None:
             engine.companion = federation.chosen_companion(table)
-        run = Run(
-            federation,
-            self.algorithm,
-            self.recipe.run,
-            self.seed,
-            self.folder,
-            observer=Observers(BoardObserver(self.board), observer),
-            engine=lambda _: engine,
-        )
-        if not self.ledger.members:  # refuses unlike clients before anything is written
-            self.algorithm.start(federation.roster)
+        with naming(self.name):
+            run = run_of(
+                self.recipe,
+                self.name,
+                federation,
+                self.folder,
+                observer=Observers(BoardObserver(self.board), observer),
+                engine=lambda _: engine,
+            )
+            if not self.ledger.members:  # refuses unlike clients before anything is written
+                run.algorithm.start(run.federation.roster)
         settle(self.folder, self._description(told), None)
         self.ledger.members = told
         self.ledger.save()
@@ -193,7 +191,7 @@ class Server:
             "title": self.recipe.title,
             "recipe": self.recipe.table,
             "partition": digest(told)[:16],
-            "tasks": tasks,
+            "tasks": tasks | verified_task(self.recipe),
             "clients": {
                 client: about
                 | {

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from consort.data.partition import Share, fingerprint
-from consort.domains.signatures import verification
 from consort.experiment.allocation import Seat, example_of, seats_of
 from consort.experiment.recipe import Recipe
-from consort.experiment.unseen import verification_of
+from consort.experiment.unseen import verification_of, verified_task
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import parameter_count
@@ -54,7 +53,7 @@ def _description(
     tasks: dict[str, Task] = {}
     for seat in seats.values():
         tasks |= seat.tasks
-    measured = {
+    measured: dict[str, dict[str, Any]] = {
         name: {
             "kind": type(task).__name__,
             "metric": task.metric,
@@ -62,13 +61,11 @@ def _description(
         }
         for name, task in tasks.items()
     }
-    if recipe.verification:
-        measured[verification.TASK] = {"metric": verification.METRIC, "higher_is_better": False}
     return {
         "title": recipe.title,
         "recipe": recipe.table,
         "partition": fingerprint(shares.values()),
-        "tasks": measured,
+        "tasks": measured | verified_task(recipe),
         "clients": {
             name: {
                 "group": seat.group.name,

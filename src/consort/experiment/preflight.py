@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from consort.core.registry import did_you_mean
@@ -35,19 +35,67 @@ def preflight(recipe: Recipe, names: Sequence[str], seed: int, data: Path | None
     """
     assembly = assemble(recipe, seed, data)
     for name in names:
-        refuse_impossible(recipe, name, assembly.federation)
+        algorithm = recipe.algorithm(name)
+        with naming(name):
+            algorithm.start(run_of(recipe, name, assembly.federation).federation.roster)
     _refuse_unknown_metrics(recipe, assembly)
     return assembly
 
 
-def refuse_impossible(recipe: Recipe, name: str, federation: Federation) -> None:
-    """Refuses an algorithm that cannot start with these clients and protections; it is named."""
-    algorithm = recipe.algorithm(name)
+@contextmanager
+def naming(algorithm: str) -> Iterator[None]:
+    """Puts the algorithm's name before what is wrong with its run."""
     try:
-        run = run_of(recipe, name, federation)
-        algorithm.start(run.federation.roster)
+        yield
     except UsageError as error:
-        raise UsageError(f"{name}: {error}") from error
+        raise UsageError(f"{algorithm}: {error}") from error
+
+
+def refuse_among_institutions(recipe: Recipe, name: str) -> None:
+    """Refuses what has no effect under `consort server`, where each client brings its own data.
+
+    Args:
+        recipe: The experiment.
+        name: The algorithm that is to run.
+
+    Raises:
+        UsageError: A key of the recipe would be ignored.
+    """
+    if recipe.algorithm(name).pools_data:
+        raise UsageError(f"{name} pools the data: it cannot run among institutions")
+    for problem in _ignored_among_institutions(recipe, name):
+        raise UsageError(problem)
+
+
+def _ignored_among_institutions(recipe: Recipe, name: str) -> Iterator[str]:
+    if any(getattr(protection, "by", ()) for protection in recipe.protections(name)):
+        yield "[attack] is acted out in simulations only: remove it"
+    if recipe.groups:
+        yield (
+            "[[groups]] are those of a simulation: write `clients = 3` in the recipe, and what a "
+            "client brings in its client.toml"
+        )
+    if recipe.data:
+        yield "[data] belong into the client.toml of each client: remove them from the recipe"
+    for key, value in (("model", recipe.model), ("obfuscation", recipe.obfuscation)):
+        if isinstance(value, list) and len(value) > 1:
+            yield (
+                f"{key} is a list for clients to take turns, but each client is alone: give one in "
+                "the recipe, and others in the client.toml of those that differ"
+            )
+    if recipe.partition.by != "iid":
+        yield (
+            f'partition.by = "{recipe.partition.by}" divides one data set among clients, but each '
+            "client has its own: remove it"
+        )
+    if recipe.compute.cohort_step:
+        yield "compute.cohort_step trains clients of one machine in one step: remove it"
+    for unseen, table in recipe.unseen.items():
+        if table.users:
+            yield (
+                f"unseen.{unseen}.users are taken from the recipe's data, but each client has its "
+                f"own: name other data as unseen.{unseen}.data"
+            )
 
 
 def _refuse_unknown_metrics(recipe: Recipe, assembly: Assembly) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from consort.core.randomness import derive
 from consort.data.dataset import Dataset
 from consort.domains.signatures.dataset import is_signatures
-from consort.domains.signatures.verification import Verification
+from consort.domains.signatures.verification import METRIC, TASK, Verification
 from consort.errors import UsageError
 from consort.experiment.allocation import Seat, dataset_of, divided, example_of
 from consort.experiment.recipe import Recipe
@@ -36,6 +37,13 @@ def verification_of(
             _check(f"unseen.{name}", strangers, seats)
         unseen[f"unseen_{name}"] = strangers
     return Verification(recipe.verification, derive(seed, "verification"), unseen)
+
+
+def verified_task(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """What results say about verification, beside the clients' tasks; nothing if there is none."""
+    if recipe.verification is None:
+        return {}
+    return {TASK: {"metric": METRIC, "higher_is_better": False}}
 
 
 def _check(where: str, strangers: Dataset, seats: Mapping[str, Seat]) -> None:

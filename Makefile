@@ -1,4 +1,4 @@
-# make demo   installs and shows a federation of unlike clients at work
+# make demo   installs Consort and runs a demonstration with heterogeneous clients
 # make test   installs what the tests need and runs all checks
 VENV ?= .venv
 PYTHON ?= python3
@@ -14,7 +14,7 @@ demo: setup
 setup: $(VENV)/.installed
 setup-test: $(VENV)/.installed-test browser
 
-# torch goes first and alone, so that nothing can ask for another build of it.
+# torch is installed first and alone, so that no other package can pull in another build of it.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
@@ -25,7 +25,7 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
 	touch $@
 
-# The report is tested in a real browser. Without the right to install one, that test is skipped.
+# The report is tested in a real browser. If none can be installed, these tests are skipped.
 browser:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \

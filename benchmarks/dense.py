@@ -1,8 +1,8 @@
-"""What the server of FedHCA² and the pull of M-Fed cost, and how fast scenes are drawn.
+"""The cost of FedHCA²'s server and of M-Fed's proximal term, and the speed of drawing scenes.
 
-The published federation: updates of 6 encoders of Swin-T's size (27.5 M) and 9 decoders (175,776),
-which FedHCA² puts together and, for comparison, one weighted mean. M-Fed trains a ResNet-18. What
-is compared takes turns in one process, and the quickest go of each counts.
+The published federation: updates of 6 encoders of Swin-T's size (27.5 M parameters) and 9 decoders
+(175,776), which FedHCA² aggregates and, for comparison, one weighted mean. M-Fed trains a
+ResNet-18. The variants alternate in one process, and the fastest of several runs counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def update(generator: torch.Generator, tasks: int):  # noqa: ANN201
 
 
 def aggregate(_: str) -> dict[str, float]:
-    """A later round of FedHCA² on answers that are there, and their weighted mean."""
+    """A later round of FedHCA² on given answers, and their weighted mean."""
     from consort.algorithms.fedhca2 import FedHCA2, Server
     from consort.core.algorithm import Clients
     from consort.core.params import Params, mean
@@ -64,7 +64,7 @@ def aggregate(_: str) -> dict[str, float]:
     grown = peak_memory() - before
 
     def later() -> None:
-        engine.calls.clear()  # they hold what was sent
+        engine.calls.clear()  # they hold references to what was sent
         algorithm.round(server, clients)
 
     works = {"mean": lambda: (mean(parts, range(1, 7)), mean(decoders)), "fedhca2": later}
@@ -72,7 +72,7 @@ def aggregate(_: str) -> dict[str, float]:
 
 
 def train(name: str) -> dict[str, float]:
-    """Steps of a ResNet-18 with and without M-Fed's pull."""
+    """Training steps of a ResNet-18 with and without M-Fed's proximal term."""
     from consort.algorithms.mfed import unit_pull_towards
     from consort.core.params import Params
     from consort.data.examples import Examples, Splits
@@ -97,7 +97,7 @@ def train(name: str) -> dict[str, float]:
 
 
 def draw(_: str) -> dict[str, float]:
-    """Scenes with all their labels."""
+    """Draws scenes with all their labels."""
     from consort.domains.scenes.synthetic.scenes import synthetic_scenes
 
     synthetic_scenes(0, examples=16, size=SIZE)
@@ -118,10 +118,10 @@ def main() -> None:
     report.line("fedhca2 / weighted mean, CPU time of the server", times, "<=4")
     encoder = sum(a * b for a, b in ENCODER) * 4 / 2**20
     grown = min(turn["growth"] for turn in rounds) / encoder
-    report.line("fedhca2: memory beside the answers, in encoders", grown, "<=2")
+    report.line("fedhca2: memory besides the answers, in encoders", grown, "<=2")
     for pull in ("norm", "squared"):
         times = median(turn["pull"] / turn["plain"] for turn in turns[f"train {pull}"])
-        report.line(f"mfed, {pull}: a step with the pull / without", times, "<=1.05")
+        report.line(f"mfed, {pull}: step with the proximal term / without", times, "<=1.05")
     speed = max(IMAGES / turn["cpu"] for turn in turns["draw scenes"])
     report.line(f"scenes of {SIZE}x{SIZE} with all labels, per second and core", speed, ">=50")
     report.finish()

@@ -1,7 +1,7 @@
-"""What an exchange costs on each engine: the same bytes to every client and back.
+"""The cost of an exchange on each engine: the same bytes to every client and back.
 
-Three clients with 1 kB to 100 MB each, and many clients with a few numbers each. Two processes,
-one thread each. Starting the engine is measured apart.
+Three clients with 1 kB to 100 MB each, and many clients with a few numbers each. Two processes
+with one thread each. The start of the engine is measured separately.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ SIZES = {"1 kB": 10**3, "1 MB": 10**6, "10 MB": 10**7, "100 MB": 10**8}
 FEW, MANY = 3, (100, 1_000)
 REPEATS = 3
 TARGETS = {"workers": "<=2", "ray": "<=2"}
-"""Milliseconds per call of a client that has next to nothing to do."""
+"""Milliseconds per call of a client with almost nothing to compute."""
 
 ENGINES: dict[str, Callable[[ClientHost, Origin], Engine]] = {
     "embedded": EngineChoice(EngineName.embedded).start,
     "workers": EngineChoice(EngineName.workers, 2).start,
     "ray": EngineChoice(EngineName.ray, 2).start,
 }
-"""Add an engine here, and it is measured beside the others."""
+"""An engine that is added here is measured with the others."""
 LARGEST_OF_FLOWER = "10 MB"
-"""Up to here an exchange among institutions is to take at most four seconds."""
+"""Up to this size an exchange between institutions should take at most four seconds."""
 
 
 @dataclass(frozen=True)
 class Echo(Algorithm[int]):
-    """Sends back what came."""
+    """Sends back what it received."""
 
     local: LocalTraining = LocalTraining()  # noqa: RUF009
 
@@ -75,7 +75,7 @@ def rebuild(clients: int) -> tuple[Federation, Algorithm[Any]]:
 
 
 def exchange(engine: Engine, ids: tuple[str, ...], step: int, value: torch.Tensor) -> float:
-    """Seconds until everybody has answered, with what was sent."""
+    """The seconds until all clients have sent the value back."""
     calls = [Call(client, "echo", 1, step, 0, {"value": value}) for client in ids]
     start = time.perf_counter()
     for reply in engine.deliver(calls):
@@ -85,7 +85,7 @@ def exchange(engine: Engine, ids: tuple[str, ...], step: int, value: torch.Tenso
 
 
 def child(name: str) -> None:
-    """Every exchange three times, of which the middle one counts."""
+    """Measures every exchange three times and prints the medians."""
     torch.set_num_threads(1)
     arguments = {"clients": max(MANY)}
     federation, algorithm = rebuild(**arguments)
@@ -106,10 +106,10 @@ def child(name: str) -> None:
 
 
 def child_flower() -> None:
-    """The same among three institutions on this machine, with TLS, keys and SuperNodes."""
+    """The same between three institutions on this machine, with TLS, keys and SuperNodes."""
     from consort.deployment.credentials import ClientCredentials, ServerCredentials
     from consort.deployment.link.programs import free_port
-    from consort.deployment.stack import Hub
+    from consort.deployment.stack import FlowerStack
     from consort.deployment.study import Study
     from consort.engines.flower import Flower, Ledger
     from consort.experiment.loading import load_recipe
@@ -143,11 +143,11 @@ def child_flower() -> None:
             )
             stack.callback(client.wait)
             stack.callback(client.terminate)
-        hub = stack.enter_context(
-            Hub(f"localhost:{port}", server, server.admitted(), folder / "flower")
+        flower = stack.enter_context(
+            FlowerStack(f"localhost:{port}", server, server.admitted(), folder / "flower")
         )
         study = Study.of(load_recipe(recipe), "echo", 0).table
-        engine = Flower(hub.post, hub.nodes, study, Ledger.open(folder / "ledger"), 600)
+        engine = Flower(flower.grid, flower.nodes, study, Ledger.open(folder / "ledger"), 600)
         exchange(engine, names, 0, torch.zeros(1))
         seconds = {"start": time.perf_counter() - start}
         for what, size in SIZES.items():
@@ -157,7 +157,7 @@ def child_flower() -> None:
 
 
 def installed(report: Report) -> list[str]:
-    """The engines that can be measured here; what is missing counts as a missed target."""
+    """The engines that can be measured here; a missing one counts as a missed target."""
     needs = {"ray": ["ray"], "flower": ["flwr", "cryptography", "httpx", "uvicorn"]}
     found = []
     for name in [*ENGINES, "flower"]:

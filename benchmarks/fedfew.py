@@ -1,6 +1,7 @@
-"""What a round of FedFew costs beside a round of FedAvg, and what its server holds in memory.
+"""The cost of a round of FedFew compared with FedAvg, and the memory of its server.
 
-The published federation in small: 20 clients with 250 images of 32 x 32 and the 4-layer CNN.
+A small version of the published federation: 20 clients with 250 images of 32 x 32 pixels and the
+4-layer CNN.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def child(name: str) -> None:
     members = federation(4 if few else CLIENTS)
     run = Run(members, algorithm, Schedule(ROUNDS, evaluate_every=0))
     for client in members.client_ids:
-        members.data(client)  # what the clients hold is not the server's
+        members.data(client)  # the clients' data are not the server's memory
     before = peak_memory()
     measured = timed(run.go)
     sizes = [row.value for row in run.history if row.metric in ("bytes_up", "bytes_down")]
@@ -67,10 +68,10 @@ def main() -> None:
         )
     few, many = (turns[name][0]["growth"] for name in ("fedfew_few_clients", "fedfew"))
     model = 878_538 * 4 / 2**20
-    report.line("fedfew with 4 clients: memory grows by MiB", few)
-    report.line(f"fedfew with {CLIENTS} clients: memory grows by MiB", many)
-    # Holding all replies would take three models for each of the 16 clients more.
-    report.line("more clients: more memory, in replies", (many - few) / (3 * model), "<=2")
+    report.line("fedfew with 4 clients: memory growth, MiB", few)
+    report.line(f"fedfew with {CLIENTS} clients: memory growth, MiB", many)
+    # To keep all replies would take three models for each of the 16 additional clients.
+    report.line("additional memory of more clients, in replies", (many - few) / (3 * model), "<=2")
     report.finish()
 
 

@@ -1,6 +1,7 @@
-"""What FedMH's search, its rounds and its augmentation cost on thin models.
+"""The cost of FedMH's search, of its rounds and of its augmentation on narrow models.
 
-Signatures of 64 x 96 pixels and SigNet at a quarter of its width, as in the recipes' desk scale.
+Signatures of 64 x 96 pixels and SigNet at a quarter of its width, as in the desk scale of the
+recipes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from measure import Report, ratio, take_turns, timed
 
 CLIENTS, IMAGES, USERS, BATCH, REPEATS, GOES = 2, 256, 55, 32, 3, 5
 SIZES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
-"""Of the updates among which the searches must choose alike."""
+"""Sizes of the updates for which both searches must choose the same."""
 ROUNDS = {
     "lg_fedavg": {},
     "fedmh_exact": {"weighting": "exact"},
@@ -51,9 +52,9 @@ def signatures(seed: int):  # noqa: ANN201
 
 
 def side_by_side(works: Mapping[str, Callable[[], object]]) -> dict[str, list[dict[str, float]]]:
-    """CPU time of some goes, and the floating-point operations of one more.
+    """CPU time of several runs, and the floating-point operations of one more.
 
-    All have one go after the other, so that what else the machine does slows down all of them.
+    The functions alternate, so that other load on the machine slows all of them down equally.
     """
     for warm_up in works.values():
         warm_up()
@@ -98,18 +99,34 @@ def head_updates(client, count: int, size: float):  # noqa: ANN001, ANN201
     )
 
 
+def literal_losses(client, sums):  # noqa: ANN001, ANN201
+    """The losses of a search as printed: every choice is a model that sees all training data."""
+    from consort.algorithms.fedmh import head_after
+    from consort.training.objectives import features_of, losses_of_features
+
+    heads = client.state["model"].without("encoder")
+
+    @torch.inference_mode()
+    def losses(choice):  # noqa: ANN001, ANN202
+        for task, prefix in zip(client.tasks, choice, strict=True):
+            head_after(heads, sums, task, prefix).load_into(client.model)
+        return [loss.item() for loss in losses_of_features(client, features_of(client)).values()]
+
+    return losses
+
+
 def searches(clients: int) -> dict[str, list[dict[str, float]]]:
-    """The search through all candidates, and which one is chosen with ever smaller updates."""
-    from consort.algorithms.fedmh import FedMH, cached_losses, literal_losses
+    """The search through all candidates, and the choices for smaller and smaller updates."""
+    from consort.algorithms.fedmh import FedMH
 
     client = one_client()
     updates = {size: head_updates(client, clients, size) for size in SIZES}
-    kinds = {f"literal {clients}": literal_losses, f"cached {clients}": cached_losses}
+    kinds = {f"literal {clients}": literal_losses, f"cached {clients}": FedMH().losses}
 
     def look(kind: str, size: float, significance: float):  # noqa: ANN202
         client.recall("model")
         losses = kinds[kind](client, updates[size])
-        return FedMH(significance=significance).look(clients, len(client.tasks), losses)
+        return FedMH(significance=significance).search_for(clients, len(client.tasks), losses)
 
     measured = side_by_side({kind: partial(look, kind, 1e-3, 1e9) for kind in kinds})
     chosen = {kind: [look(kind, size, 0) for size in SIZES] for kind in kinds}
@@ -117,7 +134,7 @@ def searches(clients: int) -> dict[str, list[dict[str, float]]]:
 
 
 def rounds() -> dict[str, list[dict[str, float]]]:
-    """One round of each, evaluation left out."""
+    """One round of each, without evaluation."""
     return side_by_side({name: one_round(name) for name in ROUNDS})
 
 
@@ -135,7 +152,7 @@ def one_round(name: str) -> Callable[[], object]:
 
 
 def augmentation() -> dict[str, list[dict[str, float]]]:
-    """CPU time to vary all images, as a share of an epoch of steps on them."""
+    """CPU time to augment all images, as a share of an epoch of training steps on them."""
     from consort import LocalTraining
     from consort.domains.signatures.training import varied
 
@@ -166,7 +183,7 @@ WORKS = {
     ("rounds",): rounds,
     ("augment",): augmentation,
 }
-"""What is measured in a process of its own: contenders that are compared share one."""
+"""Each of these runs in a process of its own; variants that are compared share one."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Thousands of clients with 20 examples each and a tiny model, a tenth of them in a round.
+"""Thousands of clients with 20 examples each and a tiny model; a tenth takes part in a round.
 
 Softmax regression with 60 features and 10 classes, five local epochs in batches of ten.
 """
@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 EXAMPLES, FEATURES, CLASSES, EPOCHS, BATCH, RATE = 20, 60, 10, 5, 10, 0.1
 REPEATS = 3
-CLIENT_ROUNDS = 4000  # of every contender in every turn
-COHORT = 100  # where memory is measured
+CLIENT_ROUNDS = 4000  # of every variant in every turn
+COHORT = 100  # clients per round when memory is measured
 
 
 def vectors(population: int) -> tuple[Tensor, Tensor]:
@@ -29,7 +29,7 @@ def vectors(population: int) -> tuple[Tensor, Tensor]:
 
 
 def bare(x: Tensor, y: Tensor, rounds: int, share: float) -> dict[str, Tensor]:
-    """The loop most people write."""
+    """A plain hand-written loop."""
     model = nn.Linear(FEATURES, CLASSES)
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for _ in range(rounds):
@@ -66,7 +66,7 @@ def consort_run(x: Tensor, y: Tensor, rounds: int, share: float, cohort_step: bo
     from consort.core.messages import Replies
 
     class Unevaluated(FedAvg):
-        """Only the rounds are measured, as in the bare loop."""
+        """FedAvg without evaluation, as in the bare loop."""
 
         def evaluate(self, server, clients):  # noqa: ANN001, ANN202, ARG002
             return Replies({})
@@ -134,14 +134,14 @@ def main() -> None:
         mine, batched = (torch.tensor(turns[who][0]["weights"]) for who in (plain, cohort))
         gap = float((mine - batched).abs().max())
         report.line(
-            f"{population:,} clients: cohort step against plain loop, weights", gap, "<=1e-6"
+            f"{population:,} clients: weights, cohort step against plain loop", gap, "<=1e-6"
         )
     memory(report)
     report.finish()
 
 
 def memory(report: Report) -> None:
-    """The same cohort drawn from ten times as many clients."""
+    """The memory of the same cohort, drawn from ten times as many clients."""
     few, many = (
         take_turns(__file__, [("loop", str(n), str(COHORT / n), "10")], 3) for n in (1_000, 10_000)
     )
@@ -149,11 +149,9 @@ def memory(report: Report) -> None:
         statistics.median(turn["growth"] for turns in run.values() for turn in turns)
         for run in (few, many)
     ]
-    report.line("10 rounds of 100 among 1,000 clients: memory grows by MiB", growth[0])
-    report.line("10 rounds of 100 among 10,000 clients: memory grows by MiB", growth[1])
-    report.line(
-        "MiB per 1,000 clients that are not in the cohort", (growth[1] - growth[0]) / 9, "<=2"
-    )
+    report.line("10 rounds of 100 among 1,000 clients: memory growth, MiB", growth[0])
+    report.line("10 rounds of 100 among 10,000 clients: memory growth, MiB", growth[1])
+    report.line("MiB per 1,000 clients outside the cohort", (growth[1] - growth[0]) / 9, "<=2")
 
 
 if __name__ == "__main__":

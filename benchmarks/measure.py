@@ -1,4 +1,4 @@
-"""Measures contenders side by side: each in a process of its own, taking turns."""
+"""Measures several variants alternately, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from typing import Any
 
 
 def timed(work: Callable[[], Any]) -> dict[str, float]:
-    """Wall and CPU seconds of some work, with those of the processes it started and ended."""
+    """Wall-clock and CPU seconds of a function, including those of its child processes."""
     wall, cpu = time.perf_counter(), _cpu()
     work()
     return {"wall": time.perf_counter() - wall, "cpu": _cpu() - cpu, "mib": peak_memory()}
 
 
 def quickest(works: Mapping[str, Callable[[], Any]], goes: int) -> dict[str, float]:
-    """CPU seconds of the quickest go of each work; works take turns, so that all meet the same."""
+    """The fewest CPU seconds of each function; they alternate, so that conditions are the same.
+
+    Args:
+        works: The functions by name.
+        goes: How often each is run.
+    """
     found = dict.fromkeys(works, math.inf)
     for _ in range(goes):
         for name, work in works.items():
@@ -44,7 +49,16 @@ def peak_memory() -> float:
 def take_turns(
     script: str, contenders: Sequence[Sequence[str]], repeats: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Runs `script --child contender…` for all contenders in turn, `repeats` times."""
+    """Runs `script --child contender…` for all variants alternately.
+
+    Args:
+        script: The benchmark.
+        contenders: The arguments of each variant.
+        repeats: How often each variant is run.
+
+    Returns:
+        What each variant printed as JSON, by its arguments.
+    """
     found: dict[str, list[dict[str, Any]]] = {" ".join(c): [] for c in contenders}
     for _ in range(repeats):
         for contender in contenders:
@@ -62,20 +76,20 @@ def take_turns(
 def ratio(
     measured: Mapping[str, Sequence[Mapping[str, float]]], ours: str, theirs: str, what: str
 ) -> float:
-    """The median over the turns of ours / theirs, each turn measured side by side."""
+    """The median of the ratios of two variants that were measured in the same turn."""
     turns = zip(measured[ours], measured[theirs], strict=True)
     return statistics.median(mine[what] / other[what] for mine, other in turns)
 
 
 class Report:
-    """Prints figures as they come, and remembers which targets were missed."""
+    """Prints results as they are measured, and records which targets were missed."""
 
     def __init__(self) -> None:
         self.missed: list[str] = []
         print(f"{_cpu_name()}, {os.cpu_count()} cores, Python {platform.python_version()}")
 
     def line(self, text: str, value: float, target: str = "") -> None:
-        """One figure; `target` is such as `<= 0.9`."""
+        """Prints one result; a target is a text such as `<=0.9`."""
         good = (
             not target
             or {"<=": value <= float(target[2:]), ">=": value >= float(target[2:])}[target[:2]]
@@ -86,12 +100,12 @@ class Report:
             self.missed.append(text)
 
     def miss(self, reason: str) -> None:
-        """Something that could not be measured, so no target of it is met."""
+        """Records a target as missed that could not be measured."""
         print(reason)
         self.missed.append(reason)
 
     def finish(self) -> None:
-        """Exits with 1 if `--check` was given and a target was missed."""
+        """Exits with code 1 if `--check` was given and a target was missed."""
         if self.missed and "--check" in sys.argv:
             sys.exit(f"missed: {'; '.join(self.missed)}")
 

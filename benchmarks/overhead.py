@@ -1,7 +1,7 @@
 """FedAvg with the 4-layer CNN against a bare PyTorch loop that does the same work.
 
-20 clients with 250 images of 32 by 32 each; one local epoch in batches of 10 or 50; two
-rounds a turn.
+20 clients with 250 images of 32 x 32 pixels each; one local epoch in batches of 10 or 50; two
+rounds per turn.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ def federation(data: list[tuple[Tensor, Tensor]]):  # noqa: ANN201
 
 
 def bare(batch: int, data: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    """FedAvg as most people write it; only shuffles and start are those of Consort.
+    """FedAvg as a plain hand-written loop, with the shuffles and initial weights of Consort.
 
-    Returns the weights after the first round.
+    Returns:
+        The weights after the first round.
     """
-    from consort.core.randomness import generator_for  # the same shuffles, so that weights compare
+    from consort.core.randomness import (
+        generator_for,  # the same shuffles, so that weights can be compared
+    )
 
     start = federation(data).roster.shared()
     model = nn.Sequential(
@@ -77,7 +80,7 @@ def bare(batch: int, data: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
 
 
 def consort_run(batch: int, workers: int, data: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    """The same with everything a run does: processes, checks, traffic, history, checkpoints."""
+    """The same with everything that a run does: workers, checks, traffic, history, checkpoints."""
     from consort import LocalTraining, Run, Schedule
     from consort.algorithms.fedavg import FedAvg
     from consort.run.observer import Observer
@@ -131,7 +134,7 @@ def main() -> None:
             f"batch {batch}: one process / bare loop, wall", ratio(turns, one, loop, "wall")
         )
         report.line(
-            f"batch {batch}: two workers are faster than one process, wall",
+            f"batch {batch}: speed-up of two workers over one process, wall",
             ratio(turns, one, two, "wall"),
             ">=1.8",
         )

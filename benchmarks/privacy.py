@@ -1,4 +1,4 @@
-"""What fingerprints, their protection and the audit cost.
+"""The cost of synthetic fingerprints, of their protection and of the audit.
 
 AFFR's desk scale: pairs of fingerprints of 96 x 96 pixels and the Siamese CNN at a quarter of its
 width. The audit is that of a run of AFFR at the scale `synthetic`.
@@ -19,7 +19,7 @@ FINGERS, IMPRESSIONS, SIDE = 16, 4, 96
 CLIENTS, PAIRS, BATCH, EPOCHS, REPEATS, TURNS = 4, 96, 32, 2, 3, 5
 PARAMETERS, MASKING = 1_000_000, 20
 AUDIT = "--no-audit" not in sys.argv
-"""It takes minutes."""
+"""The audit takes minutes."""
 
 
 def dataset(fingers: int, impressions: int):  # noqa: ANN201
@@ -29,14 +29,14 @@ def dataset(fingers: int, impressions: int):  # noqa: ANN201
 
 
 def made() -> dict[str, float]:
-    """Fingerprints per second of CPU."""
+    """Generated fingerprints per CPU second."""
     dataset(1, 2)
     measured = timed(lambda: dataset(FINGERS, IMPRESSIONS))
     return {"per_second": FINGERS * IMPRESSIONS / measured["cpu"]}
 
 
 def obfuscated() -> dict[str, float]:
-    """Fingerprints per second of CPU that FP-DFSN obfuscates, all of them unlike."""
+    """Different fingerprints per CPU second that FP-DFSN obfuscates."""
     from consort.domains.fingerprints.obfuscation import FpDfsn
 
     found = dataset(FINGERS, IMPRESSIONS)
@@ -55,10 +55,10 @@ def examples(seed: int, count: int, task: str):  # noqa: ANN201
 
 
 def rounds() -> dict[str, float]:
-    """AFFR's second round over FedAvg's; in the first one there is no gap to be measured.
+    """The ratio of AFFR's second round to FedAvg's; AFFR's first round measures no gap.
 
-    Both take turns in one process, so that whoever else computes slows both. A quarter as many
-    pairs are for validation, as in the recipes; evaluation is left out.
+    Both alternate in one process, so that other load slows both down equally. A quarter as many
+    pairs are for validation, as in the recipes; there is no evaluation.
     """
     from consort import Federation, Member, ModelSpec, Splits
     from consort.domains.fingerprints.task import Verification
@@ -76,7 +76,7 @@ def rounds() -> dict[str, float]:
 
 
 def second_round(name: str, members):  # noqa: ANN001, ANN201
-    """The first round is over, and the second one can be made again and again."""
+    """Runs the first round; returns a function that runs the second one any number of times."""
     from consort import LocalTraining, Run, Schedule
     from consort.algorithms.registry import find_algorithm
     from consort.engines.states import StateStore
@@ -93,7 +93,7 @@ def second_round(name: str, members):  # noqa: ANN001, ANN201
 
 
 def training(kind: str) -> dict[str, float]:
-    """Local epochs on fingers that are to be named: verification has no losses of single pairs."""
+    """Local epochs of classifying fingers: verification has no losses of single pairs."""
     from consort import Classification, Federation, LocalTraining, Member, ModelSpec, Splits
     from consort.protection.dp_sgd import PrivateSteps
     from consort.training.client import Client
@@ -120,7 +120,7 @@ def training(kind: str) -> dict[str, float]:
 
 
 def masking() -> dict[str, float]:
-    """All that clients and server compute for one secure mean of large models."""
+    """Everything that clients and server compute for one secure mean of large models."""
     from consort.algorithms.fedavg import FedAvg
     from consort.core.messages import Call, Replies, Reply
     from consort.core.params import Params
@@ -156,7 +156,7 @@ def masking() -> dict[str, float]:
 
 
 def audited() -> dict[str, float]:
-    """The audit of a run of one round; how many there were does not matter to it."""
+    """The audit of a run of one round; its cost does not depend on the number of rounds."""
     from consort.attacks.audit import audit
     from consort.experiment.loading import load_recipe
     from consort.experiment.preparation import prepare_run
@@ -204,10 +204,12 @@ def main() -> None:
     report.line("DP-SGD / plain, both with GroupNorm, CPU", found, "<=3")
     seconds = median("masking", "cpu")
     report.line(f"masks of {MASKING} clients, {PARAMETERS:,} numbers: CPU seconds", seconds, "<=3")
-    report.line("and difference from the mean", median("masking", "difference"), "<=1e-4")
+    report.line(
+        "difference of the secure mean from the mean", median("masking", "difference"), "<=1e-4"
+    )
     if AUDIT:
         minutes = take_turns(__file__, [("audit",)], 1)["audit"][0]["cpu"] / 60
-        report.line("audit of a desk run: CPU minutes", minutes, "<=10")
+        report.line("audit of a run at desk scale: CPU minutes", minutes, "<=10")
     report.finish()
 
 

@@ -1,4 +1,4 @@
-"""How long the command takes before it says something."""
+"""How long the command takes to start."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.deployment.participant import Participant
-from consort.deployment.remote import Announced
+from consort.deployment.remote import RemoteFederation
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Arrival, Flower, Ledger, Parts, reply_of
 from consort.experiment.recipe import Recipe
@@ -100,8 +100,8 @@ def run_with(
         ]
         return weights
 
-    told_of = Announced.of(told, initial, 0, recipe.compute)
-    federation = told_of.protected(*recipe.protections(algorithm))
+    remote = RemoteFederation.of(told, initial, 0, recipe.compute)
+    federation = remote.protected(*recipe.protections(algorithm))
     chosen = recipe.algorithm(algorithm)
     if chosen.companion is not None:
         engine.companion = federation.chosen_companion(chosen.companion)

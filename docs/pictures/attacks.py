@@ -63,7 +63,7 @@ def inverted(someone: Victim, batch: Examples) -> Tensor:
     rows = []
     for row in range(len(batch)):
         one = replace(someone, data=replace(someone.data, train=batch.rows(row, 1)))
-        model = one.fresh().eval()
+        model = one.initial_model().eval()
         names, params = zip(*model.named_parameters(), strict=True)
         grads = torch.autograd.grad(
             one.loss(model, batch.inputs[row : row + 1], batch.rows(row, 1).targets), params

@@ -17,9 +17,9 @@ from tests.contract.helpers import ROUGH, Rough, assert_same_outcome, finish, ma
 from tests.helpers import tiny_federation
 
 from consort.core.algorithm import Algorithm
+from consort.core.plugins import Entry, entries
 from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.federation.federation import Federation
-from consort.models.registry import ENCODERS
 from consort.protection.secure.settings import Secure
 from consort.run.run import Run
 
@@ -30,7 +30,7 @@ RAY = EngineChoice(EngineName.ray, 2)
 
 def federation(name: str) -> Federation:
     """Clients whose BatchNorm statistics are their own, so that all of them remember something."""
-    ENCODERS["rough"] = f"{Rough.__module__}:{Rough.__name__}"
+    entries("models")["rough"] = Entry(f"{Rough.__module__}:{Rough.__name__}")
     members = tiny_federation(CLIENTS, model=ROUGH, batchnorm="local")
     return members.protected(*([Secure()] if name.endswith(SECURE) else []))
 

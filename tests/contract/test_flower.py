@@ -28,8 +28,8 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
 from tests.unit.cli.command import measured, server_bytes
 
-from consort.deployment.server import Server
-from consort.deployment.stack import Hub
+from consort.deployment.server import FederationServer
+from consort.deployment.stack import FlowerStack
 from consort.engines.flower import Flower, Ledger
 from consort.experiment.loading import load_recipe, recipe_of
 from consort.experiment.preparation import prepare_run
@@ -48,7 +48,7 @@ States = dict[str, bytes]
 @dataclass
 class Deployment:
     institutions: Institutions
-    hub: Hub
+    stack: FlowerStack
     wire: Wire
     port: int
 
@@ -58,7 +58,7 @@ class Deployment:
 
     def engine(self, folder: Path, deadline: float = 300) -> Flower:
         return Flower(
-            self.hub.post, self.hub.nodes, {}, Ledger.open(folder / "exchanges.json"), deadline
+            self.stack.grid, self.stack.nodes, {}, Ledger.open(folder / "exchanges.json"), deadline
         )
 
 
@@ -72,8 +72,10 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
             institutions.start_client(name, recorded.port)
         try:
             listen = f"localhost:{port}"
-            with Hub(listen, credentials, credentials.admitted(), place / "flower") as hub:
-                yield Deployment(institutions, hub, recorded, port)
+            with FlowerStack(
+                listen, credentials, credentials.admitted(), place / "flower"
+            ) as stack:
+                yield Deployment(institutions, stack, recorded, port)
         finally:
             institutions.close()
 
@@ -93,9 +95,9 @@ def far_and_near(
     """Runs both ways and compares what the server has; returns what each client has of either."""
     recipe = load_recipe(study(folder))
     credentials = deployment.institutions.server
-    server = Server(recipe, name, 0, folder / "far", credentials, 300, print)
-    server.board.begin(list(NAMES), algorithm=name, rounds=2)
-    server.run(deployment.hub, Observer())
+    server = FederationServer(recipe, name, 0, folder / "far", credentials, 300, print)
+    server.status.begin(list(NAMES), algorithm=name, rounds=2)
+    server.run(deployment.stack, Observer())
 
     table = recipe.table
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
@@ -164,10 +166,10 @@ def test_orders_are_not_taken_on_the_port_of_clients(deployment):
 
 def test_the_same_orders_are_taken_behind_it(deployment):
     """Otherwise the test above would show nothing."""
-    with deployment.hub.link._control() as control:
+    with deployment.stack.link._control() as control:
         assert len(control.ListRuns(ListRunsRequest()).run_dict) == 1
         assert {node.node_id for node in control.ListNodes(ListNodesRequest()).nodes_info} == set(
-            deployment.hub.nodes.values()
+            deployment.stack.nodes.values()
         )
 
 
@@ -208,7 +210,7 @@ def test_a_repeated_message_is_refused(deployment, tmp_path):
     engine.study = {"recipe": {}, "algorithm": "", "seed": 0, "version": "", "digest": ""}
     ask = {"b-0": ({"kind": "describe"}, {})}
     ((_, first),) = engine.exchange(ask)
-    assert "it has Consort" in json.loads(first["header"])["error"]
+    assert "this client has Consort" in json.loads(first["header"])["error"]
     engine.ledger.number = 0
     ((_, again),) = engine.exchange(ask)
-    assert "is repeated or late" in json.loads(again["header"])["error"]
+    assert "is repeated or outdated" in json.loads(again["header"])["error"]

@@ -15,20 +15,20 @@ from consort.models.registry import ModelSpec
 EXAM = Verification(PROTOCOL, 0, {"unseen_others": strangers(signatures("others", users=3))})
 
 
-def banks(verification: Verification | None) -> Federation:
+def banks(*extras: Verification) -> Federation:
     """Two clients with signatures of five users."""
     members = {}
     for name in ("c0", "c1"):
         data = Splits(*(signatures(f"{name} {split}") for split in ("train", "val", "test")))
         members[name] = Member.of(TASKS, ModelSpec.of({"name": "mlp", "hidden": [6]}), data)
-    return Federation(members, extras=(verification,) if verification else ())
+    return Federation(members, extras=extras)
 
 
 @every_algorithm
 def test_every_client_is_verified_and_nothing_else_changes(name, tmp_path):
     run = run_of(name, tmp_path / "with", banks(EXAM), rounds=2)
     examined = finish(run)
-    plain = finish(run_of(name, tmp_path / "without", banks(None), rounds=2))
+    plain = finish(run_of(name, tmp_path / "without", banks(), rounds=2))
     verified = [row for row in examined.rows if row.task == "verify"]
     assert [row for row in examined.rows if row.task != "verify"] == plain.rows
     assert examined.weights == plain.weights

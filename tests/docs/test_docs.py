@@ -33,12 +33,13 @@ from consort.cli.app import app
 from consort.cli.inspecting import Listing
 from consort.core.algorithm import Clients
 from consort.core.params import Params
+from consort.core.plugins import entries, find
 from consort.core.registry import load_object
 from consort.core.row import Row
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
-from consort.data.registry import DATASETS
 from consort.domains.signatures.scan import Scan
+from consort.domains.signatures.unseen import Unseen
 from consort.domains.signatures.writer_dependent import Signatures, WriterDependent
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
@@ -48,9 +49,8 @@ from consort.engines.states import StateStore
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
-from consort.experiment.recipe import Group, Recipe, Unseen
+from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe
-from consort.models.registry import ENCODERS
 from consort.results.published import Published
 from consort.results.result import Result
 from consort.run.history import History
@@ -58,8 +58,8 @@ from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.compute import Compute
 from consort.training.local import LocalTraining
-from consort.use.facts import Facts
-from consort.use.samples import leave_samples
+from consort.use.metadata import ModelMetadata
+from consort.use.samples import write_samples
 
 COMMANDS = typer.main.get_command(app).commands
 DOCTESTED = [
@@ -299,13 +299,13 @@ def test_the_example_of_an_engine_gives_the_same_bits(desk):
 def test_the_example_of_using_a_model_works(desk, capsys):
     use = page("use-a-model.md")
     use.lay_out(desk)
-    samples = leave_samples(load_recipe(Path("counters.toml")), 0, desk)
+    samples = write_samples(load_recipe(Path("counters.toml")), 0, desk)
     for name, sample in (("ada-1", "reference-1"), ("ada-2", "reference-2"),
                          ("ada-3", "reference-3"), ("cheque", "genuine-1")):  # fmt: skip
         (samples.folder / f"{sample}.png").rename(f"{name}.png")
     perform(use)
     printed = capsys.readouterr().out
-    assert "largest difference to the model in the run: " in printed
+    assert "largest difference from the model in the run: " in printed
     assert printed.splitlines()[-1].startswith(("accepted: cheque.png", "rejected: cheque.png"))
     ((program, output),) = (
         (one.text, other.text)
@@ -319,7 +319,7 @@ def test_the_example_of_using_a_model_works(desk, capsys):
 def test_what_a_models_file_says_is_explained_in_full():
     (table,) = tables(page("use-a-model.md").section("Export"))
     named = [name for cells in table for name in quoted(cells[0])]
-    assert sorted(named) == sorted(defaults_of(Facts))
+    assert sorted(named) == sorted(defaults_of(ModelMetadata))
     for field in dataclasses.fields(Scan):
         assert f"`{field.name}`" in page("use-a-model.md").section("Export")
 
@@ -401,12 +401,12 @@ def test_a_scale_and_changes_are_laid_over_the_recipe(desk):
     assert recipe.algorithm("fedper").local == LocalTraining(lr=0.01, epochs=2)
 
 
-@pytest.mark.parametrize(("heading", "places"), [("data", DATASETS), ("model", ENCODERS)])
-def test_every_option_of_data_and_models_is_listed(heading, places):
+@pytest.mark.parametrize(("heading", "kind"), [("data", "datasets"), ("model", "models")])
+def test_every_option_of_data_and_models_is_listed(heading, kind):
     (table,) = tables(page("recipes.md").section(heading))
-    assert [cells[0].strip("`") for cells in table] == list(places)
+    assert [cells[0].strip("`") for cells in table] == list(entries(kind))
     for name, options, _ in table:
-        parameters = inspect.signature(load_object(places[name.strip("`")])).parameters.values()
+        parameters = inspect.signature(find(kind, name.strip("`"))).parameters.values()
         known = {p.name: p.default for p in parameters if p.default is not p.empty}
         found = options_in(options)
         assert found == {k: list(v) if type(v) is tuple else v for k, v in known.items()}

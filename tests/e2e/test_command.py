@@ -217,7 +217,7 @@ def test_inspect_shows_who_holds_what(ran: Path, tmp_path: Path):
         for value in ("classify", "mlp(hidden=(8,))", *map(str, (client["train"], client["test"]))):
             assert value in line
     assert f"3 clients, partition {about['partition']}" in found.out
-    assert found.out.splitlines()[-1] == f"pictures: {tmp_path / 'page.html'}"
+    assert found.out.splitlines()[-1] == f"page: {tmp_path / 'page.html'}"
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 

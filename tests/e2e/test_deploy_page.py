@@ -57,7 +57,7 @@ def test_three_institutions_from_nothing(tmp_path: Path):
         for process in running.values():
             process.wait(60)
     for bank in BANKS:
-        until(lambda bank=bank: "left; nothing is lost" in said(places[bank]), 10)
+        until(lambda bank=bank: "stopped; nothing is lost" in said(places[bank]), 10)
 
 
 def commands(block: Block, port: int) -> list[list[str]]:

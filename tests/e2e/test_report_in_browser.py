@@ -163,11 +163,11 @@ def test_pictures_are_drawn_when_they_come_into_view(browser, pages):
 
 def test_who_uses_which_model(browser, pages):
     show(browser, pages["models"])
-    part = browser.find_element(By.ID, "who-uses-which-model")
+    part = browser.find_element(By.ID, "model-assignment")
     first, second = part.find_elements(By.TAG_NAME, "details")
     shown = [fold.find_element(By.CSS_SELECTOR, ".plot") for fold in (first, second)]
     assert [plot.is_displayed() for plot in shown] == [True, False]
-    assert second.text == "fedfew, seed 1: all clients chose model 2: the other models are idle"
+    assert second.text == "fedfew, seed 1: all clients chose model 2: the other models are not used"
     draw_everything(browser)
     chosen, clients, models = first.find_elements(By.CSS_SELECTOR, ".plot")
     digits = [cell.text for cell in chosen.find_elements(By.CSS_SELECTOR, ".heatmap-label")]
@@ -180,7 +180,7 @@ def test_who_uses_which_model(browser, pages):
     numbers = [cell.text for cell in models.find_elements(By.CSS_SELECTOR, ".heatmap-label")]
     weights = [r for r in model_notes() if (r.round, r.metric) == (10, "model_weight")]
     assert sorted(filter(None, numbers)) == sorted(f"{round(row.value, 2):g}" for row in weights)
-    lines = browser.find_elements(By.CSS_SELECTOR, "#noted-by-the-algorithm .lines path.js-line")
+    lines = browser.find_elements(By.CSS_SELECTOR, "#algorithm-diagnostics .lines path.js-line")
     assert lines
 
 

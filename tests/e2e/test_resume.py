@@ -191,7 +191,7 @@ def test_interrupted_from_the_keyboard(workers, tmp_path: Path):
     os.killpg(process.pid, signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
-    assert told == "error: stopped; nothing is lost: give the same command again to go on\n"
+    assert told == "error: stopped; nothing is lost: repeat the command to continue\n"
     assert not (folder / "round-000200.ckpt").exists()
     assert consort(*arguments, "--out", tmp_path / "stopped").code == 0
     assert consort(*arguments, "--out", tmp_path / "straight").code == 0

@@ -11,7 +11,7 @@ from PIL import Image
 from tests.unit.cli.command import consort
 from tests.unit.use.signed import signed_recipe, signed_run
 
-from consort.use.samples import leave_samples
+from consort.use.samples import write_samples
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def trained(tmp_path_factory) -> Path:
     """A run, pictures of one of its users, and that user's template."""
     folder = tmp_path_factory.mktemp("trained")
     run = signed_run(folder)
-    samples = leave_samples(signed_recipe(folder), 0, folder / "signatures")
+    samples = write_samples(signed_recipe(folder), 0, folder / "signatures")
     pictures = sorted((folder / "signatures").glob("reference-*.png"))
     found = consort(
         "enroll", run, "--client", samples.client, "--user", "Ada", "--references", *pictures,
@@ -36,7 +36,7 @@ def test_export_says_how_near_it_comes(trained: Path):
     found = consort(*arguments)
     assert (found.code, found.err) == (0, "")
     assert "model.pt: mlp(hidden=(12,)" in found.out
-    assert "largest difference to the model in the run: 0.0e+00 (5 examples)" in found.out
+    assert "largest difference from the model in the run: 0.0e+00 (5 examples)" in found.out
     data = json.loads(consort(*arguments, "--json").out)
     assert data["outputs"] == ["features", "identify", "detect"]
     assert data["largest_difference"] == 0
@@ -62,10 +62,10 @@ def test_what_cannot_be_decided_is_no_rejection(trained: Path):
     Image.new("L", (50, 50), 255).save(trained / "empty.png")
     for arguments, complaint in (
         ((template, trained / "nothing.png"), "nothing.png does not exist"),
-        ((template, trained / "empty.png"), "empty.png shows no signature"),
-        ((template, template), "ada.template cannot be read as a picture"),
-        ((reference, reference), "reference-1.png is no template"),
-        ((template, reference, "--model", trained / "gone.pt"), "its model is not at"),
+        ((template, trained / "empty.png"), "empty.png contains no signature"),
+        ((template, template), "ada.template cannot be read as an image"),
+        ((reference, reference), "reference-1.png is not a template"),
+        ((template, reference, "--model", trained / "gone.pt"), "gone.pt is missing"),
     ):
         found = consort("verify", *arguments)
         assert found.code == 2
@@ -81,7 +81,7 @@ def test_references_may_stand_alone_or_behind_their_option(trained: Path):
     other = json.loads(consort(*common, "--references", *pictures).out)
     each = [word for picture in pictures for word in ("--references", picture)]
     assert one == other == json.loads(consort(*common, *each).out)
-    assert "give 1 to 12 references, not 0" in consort(*common).error
+    assert "expected 1 to 12 references, got 0" in consort(*common).error
     strict = json.loads(consort(*common, *pictures, "--far", "0").out)
     assert strict["far"] == 0
     assert strict["threshold"] >= one["threshold"]

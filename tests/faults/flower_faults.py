@@ -164,9 +164,9 @@ def stopped(scene: Scene) -> str:
     time.sleep(max(0.0, over - time.monotonic()))
     os.kill(scene.clients[VICTIM].pid, signal.SIGCONT)
     scene.finish(server)
-    assert f"went on without client {VICTIM}: did not answer within" in scene.events()
+    assert f"continued without client {VICTIM}: did not answer within" in scene.events()
     assert "too late" in scene.institutions.said(f"{VICTIM}.log")
-    return "the round went on without a client that stood still, and the next one with it"
+    return "the round continued without a client that was stopped, and the next one with it"
 
 
 def server(scene: Scene) -> str:
@@ -208,8 +208,10 @@ def keys(scene: Scene) -> str:
     scene.wait_for_mark()
     for name, folder in (("foreign", foreign), ("revoked", revoked.folder)):
         scene.start_client(name, folder=folder)
-    until(lambda: "does not admit this key" in scene.institutions.said("revoked.log"), PATIENCE)
-    until(lambda: "is not the one that" in scene.institutions.said("foreign.log"), PATIENCE)
+    until(lambda: "does not accept this key" in scene.institutions.said("revoked.log"), PATIENCE)
+    until(
+        lambda: "is not signed by the authority" in scene.institutions.said("foreign.log"), PATIENCE
+    )
     scene.finish(process)
     return "a foreign and a revoked key were refused and told why"
 
@@ -222,9 +224,9 @@ def strangers(scene: Scene) -> str:
     b = scene.start_client(VICTIM, first="import consort; consort.__version__ = '9.9'; ")
     scene.start_client("c-0")
     said = scene.institutions.said
-    until(lambda: "client a-0: its --recipe differs" in scene.events(), PATIENCE)
-    until(lambda: f"client {VICTIM}: it has Consort 9.9" in scene.events(), PATIENCE)
-    assert "refused: its --recipe differs" in said("a-0.log")
+    until(lambda: "client a-0: the client's --recipe differs" in scene.events(), PATIENCE)
+    until(lambda: f"client {VICTIM}: this client has Consort 9.9" in scene.events(), PATIENCE)
+    assert "refused: the client's --recipe differs" in said("a-0.log")
     for process_ in (a, b):
         process_.terminate()
         process_.wait(30)

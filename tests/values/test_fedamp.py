@@ -21,7 +21,8 @@ from tests.values.by_hand import (
     three_clients,
 )
 
-from consort.algorithms.fedamp import FedAMP, attention, squared_distances
+from consort.aggregation.distance_attention import distance_attention, squared_distances
+from consort.algorithms.fedamp import FedAMP
 from consort.algorithms.local_only import LocalOnly
 from consort.core.params import Params
 from consort.core.wire import encode
@@ -49,7 +50,7 @@ positive = st.floats(0.01, 20)
 
 @given(some_distances(), positive, positive)
 def test_attention_is_a_mean_in_which_nobody_forgets_itself(distances, alpha, sigma):
-    weights = attention(distances, alpha, sigma)
+    weights = distance_attention(distances, alpha, sigma)
     count = len(weights)
     torch.testing.assert_close(weights.sum(1), torch.ones(count).double())
     assert float(weights.min()) >= 0
@@ -58,13 +59,13 @@ def test_attention_is_a_mean_in_which_nobody_forgets_itself(distances, alpha, si
 
 @given(some_distances(), positive, positive, st.integers(-8, 8))
 def test_attention_does_not_depend_on_the_size_of_the_model(distances, alpha, sigma, scale):
-    found = attention(distances * 10.0**scale, alpha, sigma)
-    torch.testing.assert_close(found, attention(distances, alpha, sigma))
+    found = distance_attention(distances * 10.0**scale, alpha, sigma)
+    torch.testing.assert_close(found, distance_attention(distances, alpha, sigma))
 
 
 @given(some_distances(), positive, positive)
 def test_nearer_models_never_weigh_less(distances, alpha, sigma):
-    weights = attention(distances, alpha, sigma)
+    weights = distance_attention(distances, alpha, sigma)
     for row, far in zip(weights, distances, strict=True):
         in_order = row[far.argsort()][1:]
         assert bool((in_order.diff() <= 1e-12).all())
@@ -72,7 +73,7 @@ def test_nearer_models_never_weigh_less(distances, alpha, sigma):
 
 def test_attention_is_the_formula_of_the_paper_while_the_others_weigh_little():
     distances = torch.tensor([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]]).double()  # 2 on the average
-    weights = attention(distances, alpha=0.2, sigma=0.5)
+    weights = distance_attention(distances, alpha=0.2, sigma=0.5)
     near, middle, far = (0.2 / 0.5 * math.exp(-d / 2 / 0.5) for d in (1, 2, 3))
     expected = [
         [1 - near - middle, near, middle],
@@ -84,7 +85,7 @@ def test_attention_is_the_formula_of_the_paper_while_the_others_weigh_little():
 
 def test_others_that_weigh_too_much_are_scaled_down_together():
     distances = torch.tensor([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]]).double()
-    weights = attention(distances, alpha=5.0, sigma=1.0)
+    weights = distance_attention(distances, alpha=5.0, sigma=1.0)
     near, middle = math.exp(-0.5), math.exp(-1)
     expected = [1 / 3, 2 / 3 * near / (near + middle), 2 / 3 * middle / (near + middle)]
     torch.testing.assert_close(weights[0], torch.tensor(expected).double())
@@ -92,8 +93,8 @@ def test_others_that_weigh_too_much_are_scaled_down_together():
 
 def test_equal_models_weigh_equally_and_one_alone_weighs_all():
     plain = torch.full((4, 4), 0.25).double()
-    torch.testing.assert_close(attention(torch.zeros(4, 4).double(), 1.0, 1.0), plain)
-    assert attention(torch.zeros(1, 1).double(), 1.0, 1.0).tolist() == [[1.0]]
+    torch.testing.assert_close(distance_attention(torch.zeros(4, 4).double(), 1.0, 1.0), plain)
+    assert distance_attention(torch.zeros(1, 1).double(), 1.0, 1.0).tolist() == [[1.0]]
 
 
 def test_distances_are_between_parameters():
@@ -168,7 +169,7 @@ def test_clients_attend_to_those_that_are_like_them(tmp_path):
     members = {name: quadratic_member(ord(name[0]), 30) for name in ("a1", "a2", "b1", "b2")}
     algorithm = FedAMP(LocalTraining(epochs=20, lr=0.2), sigma=0.5)
     server = play(algorithm, Federation(members), tmp_path, rounds=2).server
-    weights = attention(squared_distances(list(server.models.values())), 1.0, 0.5)
+    weights = distance_attention(squared_distances(list(server.models.values())), 1.0, 0.5)
     for one, other in ((0, 1), (2, 3)):
         assert float(weights[one, other]) > 3 * float(weights[one, [2 - one, 3 - one]].sum())
     outcome = play(LocalOnly(algorithm.local), Federation(members), tmp_path / "alone", rounds=2)

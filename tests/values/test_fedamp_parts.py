@@ -6,9 +6,8 @@ import torch
 from tests.helpers import two_task_federation
 from tests.values.by_hand import play
 
-from consort.algorithms.fedamp import attention, squared_distances
-from consort.algorithms.fedamp_parts import FedAMPParts
-from consort.algorithms.fedavg_parts import Server
+from consort.aggregation.distance_attention import distance_attention, squared_distances
+from consort.algorithms.fedamp_parts import FedAMPParts, Server
 from consort.algorithms.local_only import LocalOnly
 from consort.core.algorithm import Clients
 from consort.core.params import Params
@@ -31,7 +30,7 @@ MODELS = {
 
 def by_hand(values):
     rows = [Params({"w": torch.tensor([value])}) for value in values]
-    return attention(squared_distances(rows), 0.5, 2.0) @ torch.tensor(values).double()
+    return distance_attention(squared_distances(rows), 0.5, 2.0) @ torch.tensor(values).double()
 
 
 def test_clouds_are_means_by_attention_of_encoders_and_of_decoders_of_one_form():

@@ -80,7 +80,6 @@ class ByHand:
     """The same settings, and a round of them in plain PyTorch with batches of all examples."""
 
     mu: float = 0.2
-    scale: str = "share"
     loss: str = "running"
     mode: str = "delta"
     server_lr: float = 0.3
@@ -103,8 +102,7 @@ class ByHand:
     def weights(self, table, clients, counted):
         """alpha and w as printed; `counted` are those whose examples are in the total."""
         total = sum(COUNTS[client] for client in counted)
-        whole = total if self.scale == "share" else total / len(counted)
-        scales = torch.tensor([COUNTS[client] / whole for client in clients], dtype=torch.float64)
+        scales = torch.tensor([COUNTS[client] / total for client in clients], dtype=torch.float64)
         fit = (-scales[:, None] * table / self.mu).exp()
         inverse = 1 / fit.sum(1)
         objective = self.mu * math.log(float(inverse.sum()))
@@ -136,14 +134,13 @@ class ByHand:
 
 
 SETTINGS = [
-    ByHand(scale=scale, loss=loss, mode=mode, step=step)
-    for scale in ("share", "mean")
+    ByHand(loss=loss, mode=mode, step=step)
     for loss in ("running", "received")
     for mode in ("delta", "gradient")
     for step in ("shared", "full")
 ]
 every_setting = pytest.mark.parametrize(
-    "hand", SETTINGS, ids=lambda hand: f"{hand.scale} {hand.loss} {hand.mode} {hand.step}"
+    "hand", SETTINGS, ids=lambda hand: f"{hand.loss} {hand.mode} {hand.step}"
 )
 
 
@@ -315,11 +312,10 @@ def equal_clients():
 
 
 @pytest.mark.parametrize("mode", ["running", "received"])
-@pytest.mark.parametrize("scale", ["share", "mean"])
-def test_with_one_model_equal_losses_and_equal_sizes_a_round_is_that_of_fedavg(mode, scale):
+def test_with_one_model_equal_losses_and_equal_sizes_a_round_is_that_of_fedavg(mode):
     federation, start = equal_clients()
     local = LocalTraining(epochs=1, lr=0.5)
-    few = FedFew(local, models=1, loss=mode, scale=scale)
+    few = FedFew(local, models=1, loss=mode)
     found = one_round(few, federation, Server([start])).models[0]
     expected = one_round(fedavg.FedAvg(local), federation, fedavg.Server(start)).model
     assert distance(found, expected) < 1e-6
@@ -462,7 +458,7 @@ def test_a_hopeless_model_does_not_spoil_its_statistics():
     for factor in (2.0, 5.0, 20.0, 60.0):
         odd = start | (start.only("heads") * factor)
         for step in ("shared", "full"):
-            algorithm = FedFew(LocalTraining(lr=0.01), models=2, scale="mean", step=step)
+            algorithm = FedFew(LocalTraining(lr=0.01), models=2, mu=0.01 / 3, step=step)
             models = one_round(algorithm, federation, Server([start, odd])).models
             assert all(bool(torch.isfinite(tensor).all()) for m in models for tensor in m.values())
 
@@ -703,8 +699,7 @@ def test_two_groups_of_clients_find_their_two_models(seed):
     algorithm = FedFew(
         LocalTraining(lr=0.5, batch=40),
         models=2,
-        mu=0.1,
-        scale="mean",
+        mu=0.1 / 6,
         init="independent",
     )
     run = Run(Federation(members, seed), algorithm, Schedule(60, evaluate_every=0))

@@ -25,8 +25,8 @@ from tests.values.test_fedproto import SMALL, without_examples
 from torch import nn
 from torch.nn import functional as F
 
+from consort.algorithms._own_model import MODEL
 from consort.algorithms.fedgh import FedGH
-from consort.algorithms.lg_fedavg import MODEL
 from consort.core.algorithm import Clients
 from consort.core.params import Params
 from consort.core.wire import tensors_in

@@ -21,7 +21,7 @@ from tests.values.test_fedhca2 import (
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import attention
-from consort.algorithms.fedavg_parts import travelling
+from consort.algorithms._parts import travelling
 from consort.algorithms.fedavg_per_task import FedAvgPerTask
 from consort.algorithms.fedhca2 import FedHCA2
 from consort.algorithms.fedhca2_plus import FedHCA2Plus, stage
@@ -169,13 +169,6 @@ def test_who_is_absent_finds_what_its_kind_has_learnt_meanwhile():
     assert after.owed["c0"]["start"] is after.owed["c3"]["start"]
     assert not after.owed["c0"]["start"].equals(start.owed["c0"]["start"])
     assert after.owed["c2"] is start.owed["c2"]  # nobody of that kind has answered
-
-
-def test_nothing_that_moved_has_no_direction():
-    product = torch.zeros(2, 2, dtype=torch.float64)
-    assert FedHCA2Plus().slope(product, 0) == 0.0
-    product[0, 0], product[1, 1], product[0, 1], product[1, 0] = 4.0, 9.0, -3.0, -3.0
-    assert FedHCA2Plus().slope(product, 0) == pytest.approx(0.5)
 
 
 def test_factors_do_not_depend_on_steps_that_are_the_same():

@@ -9,7 +9,8 @@ from tests.helpers import tiny_federation
 from tests.values.by_hand import play
 
 from consort.aggregation.pareto import all_choices, published_choices, sum_if_improved
-from consort.algorithms.fedmh import MODEL, FedMH
+from consort.algorithms._own_model import MODEL
+from consort.algorithms.fedmh import FedMH, head_after
 from consort.core.params import Params
 from consort.data.examples import Examples, Splits
 from consort.domains.signatures.tasks import Detection, Identification, identity
@@ -19,7 +20,7 @@ from consort.federation.member import Member
 from consort.models.registry import ModelSpec
 from consort.training.client import Client
 from consort.training.local import LocalTraining
-from consort.training.objectives import task_losses
+from consort.training.objectives import features_of, losses_of_features, task_losses
 from consort.training.task_weighting import TaskSteps
 
 LOCAL = LocalTraining(epochs=1, lr=0.1, batch=8)
@@ -235,26 +236,47 @@ def test_what_is_taken_over_is_what_a_literal_search_finds(tmp_path):
         assert max(float((found[n] - expected[n]).abs().max()) for n in expected) < 1e-6
 
 
+class Literal(FedMH):
+    """FedMH as printed: every choice is a model of its own, which sees all training data."""
+
+    def losses(self, client, sums):
+        heads = client.state[MODEL].without("encoder")
+
+        @torch.inference_mode()
+        def losses(choice):
+            for task, prefix in zip(client.tasks, choice, strict=True):
+                head_after(heads, sums, task, prefix).load_into(client.model)
+            found = losses_of_features(client, features_of(client))
+            return [loss.item() for loss in found.values()]
+
+        return losses
+
+
 @pytest.mark.parametrize("search", ["published", "all"])
 def test_cached_features_change_nothing(search, tmp_path):
     outcomes = [
-        play(FedMH(LOCAL, search=search, cached=cached), banks(), tmp_path / str(cached), rounds=2)
-        for cached in (True, False)
+        play(kind(LOCAL, search=search), banks(), tmp_path / kind.__name__, rounds=2)
+        for kind in (FedMH, Literal)
     ]
     for client, state in outcomes[0].states.items():
         assert state[MODEL].equals(outcomes[1].states[client][MODEL])
 
 
 @pytest.mark.parametrize(
-    ("cached", "search", "passes"),
-    [(False, "published", 7 + 1), (False, "all", 9 + 1), (True, "published", 1), (True, "all", 1)],
+    ("kind", "search", "passes"),
+    [
+        (Literal, "published", 7 + 1),
+        (Literal, "all", 9 + 1),
+        (FedMH, "published", 1),
+        (FedMH, "all", 1),
+    ],
 )
-def test_a_literal_search_runs_the_whole_model_once_per_choice(cached, search, passes):
+def test_a_literal_search_runs_the_whole_model_once_per_choice(kind, search, passes):
     client = client_of(bank(0))
     client.state[MODEL] = Params.of(client.model)
     seen = []
     client.model.encoder.register_forward_hook(lambda *_: seen.append(1))
-    algorithm = FedMH(search=search, cached=cached, significance=float("inf"))
+    algorithm = kind(search=search, significance=float("inf"))
     taken = algorithm.take_over(client, [client.state[MODEL].without("encoder") * 0.1] * 3)
     assert set(taken["taken"].values()) == {-1}
     assert len(seen) == passes

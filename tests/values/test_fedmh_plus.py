@@ -12,7 +12,8 @@ from tests.values.by_hand import play
 from tests.values.test_fedmh import USERS, bank, banks, client_of, signatures, taken
 
 from consort.aggregation.eight_bits import restore, shorten
-from consort.algorithms.fedmh_plus import MODEL, UNSENT, FedMHPlus
+from consort.algorithms._own_model import MODEL
+from consort.algorithms.fedmh_plus import UNSENT, FedMHPlus
 from consort.algorithms.lg_fedavg import LGFedAvg
 from consort.core.params import Params
 from consort.core.wire import tensors_in

@@ -21,7 +21,9 @@ from tests.values.by_hand import (
 from tests.values.test_fedmh import bank, banks, client_of
 from torch.nn import functional as F
 
-from consort.algorithms.fedproto import MODEL, FedProto, as_examples, class_means, pull
+from consort.algorithms._own_model import MODEL
+from consort.algorithms._prototypes import as_examples, class_means, pull
+from consort.algorithms.fedproto import FedProto
 from consort.algorithms.local_only import LocalOnly
 from consort.core.algorithm import Clients
 from consort.core.wire import tensors_in

@@ -12,8 +12,8 @@ from tests.values.test_fedproto import SMALL, descend, unlike_classes, without_e
 from torch import nn
 from torch.nn import functional as F
 
+from consort.algorithms._own_model import MODEL
 from consort.algorithms.fedtgp import (
-    MODEL,
     FedTGP,
     contrast,
     make,

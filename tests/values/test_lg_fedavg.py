@@ -18,7 +18,8 @@ from tests.values.by_hand import (
 )
 from tests.values.test_fedmh import bank, banks
 
-from consort.algorithms.lg_fedavg import MODEL, LGFedAvg
+from consort.algorithms._own_model import MODEL
+from consort.algorithms.lg_fedavg import LGFedAvg
 from consort.algorithms.local_only import LocalOnly
 from consort.core.params import mean
 from consort.core.wire import tensors_in

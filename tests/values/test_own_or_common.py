@@ -123,7 +123,7 @@ def test_who_was_absent_gets_both_models_that_it_missed():
         servers.append(round_of(trained, servers[-1], round_, present))
     engine = Scripted(trained)
     OwnOrCommon(LOCAL).round(servers[-1], Clients(tuple(PAIRS), 4, 9, 0, engine, 5))
-    news = {call.client: call.payload["news"] for call in engine.calls}
+    news = {call.client: call.payload["models"] for call in engine.calls}
     assert news["c0"].keys() == {OWN}
     assert news["c3"].keys() == {OWN, COMMON}
     assert news["c3"][COMMON] is servers[2].models[COMMON]["c0"]

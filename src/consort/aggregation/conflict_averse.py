@@ -1,4 +1,4 @@
-"""The update near the mean of all that helps the one it helps least as much as possible.
+"""The update near the mean of all whose smallest inner product with one of them is largest.
 
 Liu, Liu, Jin, Stone and Liu: Conflict-Averse Gradient Descent for Multi-task Learning (CAGrad),
 NeurIPS 2021: the largest min_i ⟨d, Δ_i⟩ among all d with ||d - mean Δ|| ≤ c ||mean Δ||.
@@ -7,7 +7,6 @@ NeurIPS 2021: the largest min_i ⟨d, Δ_i⟩ among all d with ||d - mean Δ|| �
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,16 +14,16 @@ from torch import Tensor
 from consort.aggregation.min_norm import min_norm_weights
 from consort.errors import Failure
 
-Rescale = Literal[0, 1, 2]
-
 _NEGLIGIBLE = 1e-4  # length that rounding of inner products leaves of a sum that is zero
 _EXACT = 1e-15  # the length of the mixture, where updates have length 1 on the average
 
 
-def conflict_averse_factors(gram: Tensor, c: float, rescale: Rescale = 1) -> Tensor:
-    """What every update is multiplied with in the sum, from the matrix of inner products.
+def conflict_averse_factors(gram: Tensor, c: float) -> Tensor:
+    """The factor of every update Δ_i in d.
 
-    `rescale` divides the sum by 1, by 1 + c² or by 1 + c.
+    Args:
+        gram: All inner products of the updates.
+        c: The radius around the mean update, as a multiple of its length.
     """
     scaled, mean, radius = _scaled(gram, c)
     factors = mean
@@ -33,7 +32,7 @@ def conflict_averse_factors(gram: Tensor, c: float, rescale: Rescale = 1) -> Ten
         length = _length(scaled, weights)
         if length > _NEGLIGIBLE:  # else the updates are opposed and there is nothing to add
             factors = mean + radius / length * weights
-    return factors / (1.0, 1.0 + c**2, 1.0 + c)[rescale]
+    return factors
 
 
 def conflict_averse_weights(gram: Tensor, c: float) -> Tensor:

@@ -17,16 +17,11 @@ Decoder = tuple[str, str]
 """A client and one of its tasks."""
 
 MOST = 24
-"""Decoders that are told apart; beyond so many, only their tasks are."""
-
-
-def cross_attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
-    """Every row's mixture of all rows, by softmax(V Vᵀ / √d) V; see `attention`."""
-    return attention(rows, temperature) @ rows
+"""Decoders that are listed one by one; if there are more, only their tasks are."""
 
 
 def attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
-    """What every row attends to: weights with sum 1.
+    """softmax(V Vᵀ / √d): the weights of all rows for every row, with sum 1.
 
     With a temperature, rows are compared by the cosine between them, whatever their lengths.
     """
@@ -36,25 +31,25 @@ def attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
     return torch.softmax(rows @ rows.T / math.sqrt(rows.shape[1]), dim=1)
 
 
-class Regard:
-    """How much every decoder took of every other, on average over its tensors."""
+class AttentionShares:
+    """How much every decoder attended to every other, on average over its tensors."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[Decoder, Decoder], float] = defaultdict(float)
         self._tensors: Counter[Decoder] = Counter()
 
     def add(self, decoders: Sequence[Decoder], weights: Tensor) -> None:
-        """Takes in what tensors of these decoders attended to."""
+        """Adds the attention weights of one tensor of each of these decoders."""
         self._tensors.update(decoders)
         for one, row in zip(decoders, weights.tolist(), strict=True):
             for other, weight in zip(decoders, row, strict=True):
                 self._sums[one, other] += weight
 
-    def shares(self) -> dict[str, float]:
+    def means(self) -> dict[str, float]:
         """By `client/task → client/task`, with sum 1 for each on the left.
 
-        Of many decoders only the tasks are told apart, by the mean over the decoders of each, so
-        that no table grows large.
+        Of many decoders only the tasks are listed, with the mean over the decoders of each, so
+        that the table stays small.
         """
         many = len(self._tensors) > MOST
         names = {(c, task): task if many else f"{c}/{task}" for c, task in self._tensors}
@@ -71,12 +66,12 @@ class Regard:
 def attend(
     updates: Mapping[str, Mapping[str, Tensor]],
     temperature: float = 0.0,
-    regard: Regard | None = None,
+    shares: AttentionShares | None = None,
 ) -> dict[str, Params]:
-    """For every client, what its decoders see in the decoders of all clients and tasks.
+    """For every client, the mixture of all clients' decoders that each of its own attends to.
 
     Tensors attend to those of the same name and shape in other decoders, `decoders.<task>.<name>`.
-    How much they do is added to `regard`.
+    How much they do is added to `shares`.
     """
     alike: dict[Place, list[tuple[str, str]]] = defaultdict(list)
     for client, update in updates.items():
@@ -88,6 +83,6 @@ def attend(
         weights = attention(rows, temperature)
         for (client, name), row in zip(owners, weights @ rows, strict=True):
             seen[client][name] = row.reshape(shape)
-        if regard is not None:
-            regard.add([(client, name.split(".", 2)[1]) for client, name in owners], weights)
+        if shares is not None:
+            shares.add([(client, name.split(".", 2)[1]) for client, name in owners], weights)
     return {client: Params(found) for client, found in seen.items()}

@@ -1,4 +1,4 @@
-"""Parameters as whole numbers of eight bits: a quarter of the bytes."""
+"""Parameters as integers of eight bits: a quarter of the bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 from consort.core.params import Params
 
 Short = dict[str, dict[str, Tensor]]
-"""By name: whole numbers from -127 to 127, and the unit that they count."""
+"""By name: integers from -127 to 127, and their unit."""
 _LARGEST = 127
 
 
 def shorten(params: Params) -> Short:
-    """Every tensor in units of a 127th of its largest number, rounded to the nearest."""
+    """Every tensor in units of 1/127 of its largest absolute value, rounded to the nearest."""
     return {name: _short(tensor) for name, tensor in params.items()}
 
 

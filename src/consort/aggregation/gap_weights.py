@@ -1,8 +1,8 @@
-"""Weights of clients that follow how much worse the global model is for each of them.
+"""Weights of clients that grow where the global model is worse than the client's own.
 
-A gap is positive where the global model is worse than the client's own. Weights are shares: they
-lie between 0 and 1, and what these functions return has the sum of what they were given, so that
-shares of absent clients need not be known.
+A gap is positive where the global model is worse. Weights are shares between 0 and 1, and every
+function returns weights with the same sum as those it was given, so that the shares of absent
+clients need not be known.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Literal
 
 Denominator = Literal["absolute", "largest"]
 ALIKE = 1e-12
-"""Gaps that differ by less are equal, and equal gaps change nothing."""
+"""Gaps that differ by less count as equal, and equal gaps change nothing."""
 
 
 def decayed(step: float, round: int, rounds: int) -> float:
-    """The step after so many of all rounds: from `step` down to 0."""
+    """The step after `round` of all `rounds`: it falls linearly from `step` to 0."""
     return (1 - round / rounds) * step
 
 
@@ -75,7 +75,7 @@ def _from_mean(gaps: Sequence[float]) -> list[float]:
 def _moved(
     weights: Sequence[float], directions: Sequence[float], step: float, unit: float
 ) -> list[float]:
-    """Weights after a step, cut to [0, 1] and scaled back to their sum; zeros, if none is left."""
+    """Weights after a step, cut to [0, 1] and scaled to their old sum; all 0 if none is left."""
     if unit < ALIKE or step == 0:
         return list(weights)
     moved = [w + step * d / unit for w, d in zip(weights, directions, strict=True)]

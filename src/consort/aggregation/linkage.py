@@ -1,4 +1,4 @@
-"""Groups of things that are near each other."""
+"""Agglomerative clustering with average linkage."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from torch import Tensor
 
 
 def average_linkage(distances: Tensor, count: int) -> list[list[int]]:
-    """So many groups: again and again the two are joined that are nearest on the average.
+    """Joins the two nearest groups, by their mean distance, until `count` are left.
 
-    Of pairs that are equally near, the first is joined.
+    Of pairs at the same distance, the first is joined.
+
+    Args:
+        distances: The distance between every two items.
+        count: The number of groups.
+
+    Returns:
+        The groups, as lists of places of items.
     """
     groups = [[place] for place in range(len(distances))]
     while len(groups) > max(count, 1):

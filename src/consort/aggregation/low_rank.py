@@ -1,4 +1,4 @@
-"""Matrices as products of two thin ones, where that is shorter: truncated singular values."""
+"""Matrices as truncated singular value decompositions, where that is shorter."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from consort.core.wire import FACTORS, Shapes
 
 
 def compress(params: Params, energy: float) -> Params:
-    """Every matrix with as few singular values as have this share of its squares, if shorter.
+    """Every matrix by its largest singular values, as few as keep a share of the energy.
 
-    A tensor with more dimensions counts as a matrix of what belongs to each output. The factors
+    The energy is the sum of squared singular values. A matrix that would not become shorter stays.
+    A tensor with more dimensions counts as a matrix with one row per output. The factors
     u sigma and v of one singular value are one row, of as many numbers as the matrix has rows and
     columns.
     """
@@ -25,7 +26,12 @@ def compress(params: Params, energy: float) -> Params:
 
 
 def expand(short: Params, shapes: Shapes) -> Params:
-    """The inverse of `compress`, up to what it left out; shapes are those of the parameters."""
+    """The inverse of `compress`, up to the singular values that it left out.
+
+    Args:
+        short: What `compress` returned.
+        shapes: The shapes of the parameters.
+    """
     whole: dict[str, Tensor] = {}
     for name, tensor in short.items():
         original = name.removesuffix(FACTORS)

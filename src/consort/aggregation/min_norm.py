@@ -41,6 +41,11 @@ def grams(
     return {part: torch.cat(matrices).double().sum(0) for part, matrices in found.items()}
 
 
+def total_gram(products: Mapping[str, Tensor], count: int) -> Tensor:
+    """The inner products of the first `count` vectors over all parts, from those of `grams`."""
+    return torch.stack(list(products.values())).sum(0)[:count, :count]
+
+
 def _at_once(rows: list[Tensor]) -> Tensor:
     """The inner products of each piece of the rows."""
     pieces = zip(*(torch.split(row, _PIECE) for row in rows), strict=True)

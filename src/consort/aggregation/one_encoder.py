@@ -1,4 +1,4 @@
-"""One encoder for unlike tasks, moved by what each of them would have it be."""
+"""One encoder for different tasks, moved by the updates of all of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from consort.core.params import Params
 
 
 def one_step(start: Params, updates: Sequence[Params]) -> Params:
-    """From where all of them started, in the direction of their mean, as far as they mostly went.
+    """The start plus the mean update, stretched to the mean length of the updates.
 
-    Updates of unlike tasks are all but orthogonal: the mean of n is √n times shorter than each.
+    Updates of different tasks are almost orthogonal: the mean of n is √n times shorter than each.
     """
     products = gram(updates)
     length = math.sqrt(max(float(products.mean()), 0.0))
@@ -24,6 +24,6 @@ def one_step(start: Params, updates: Sequence[Params]) -> Params:
 
 
 def is_one(encoders: Iterable[Params]) -> bool:
-    """Whether all are the same, as they no longer are in a run that was made longer."""
+    """Whether all are the same; in a run that was extended they may no longer be."""
     first, *others = encoders
     return all(other.equals(first) for other in others)

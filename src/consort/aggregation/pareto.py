@@ -13,8 +13,17 @@ Choice = tuple[int, ...]
 
 
 def published_choices(prefixes: int, tasks: int = 2, first: int = 0) -> list[Choice]:
-    """The same prefix for all tasks; then one task with all updates and the others with one; then
-    one with all and the others with half of them. `first` is the smallest of the same prefixes."""
+    """The candidates of FedMH's Equations 10 and 11, in their order.
+
+    The same prefix for all tasks; then one task with all updates and the others with one; then one
+    with all and the others with half of them.
+
+    Args:
+        prefixes: The number of prefixes, that is of clients that sent an update.
+        tasks: The number of tasks.
+        first: The smallest prefix of the first set: 1 as printed, 0 as the costs in the paper's
+            Table 12 imply.
+    """
     last = prefixes - 1
     chosen = [(number,) * tasks for number in range(first, prefixes)]
     for rest in (0, prefixes // 2) if prefixes >= 3 else (0,):

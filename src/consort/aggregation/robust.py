@@ -1,4 +1,4 @@
-"""Means that a few clients cannot spoil, whatever they send.
+"""Byzantine-robust means: a few clients cannot change them much, whatever they send.
 
 Yin, Chen, Ramchandran and Bartlett: Byzantine-Robust Distributed Learning, ICML 2018 (median and
 trimmed mean); Blanchard, El Mhamdi, Guerraoui and Stainer: Machine Learning with Adversaries,
@@ -33,9 +33,9 @@ def median(items: Sequence[Params]) -> Params:
 
 
 def krum_scores(items: Sequence[Params], malicious: int) -> list[float]:
-    """Of each the sum of squared distances to its nearest others, all but `malicious` + 1 of them.
+    """For each model, the sum of squared distances to its n - `malicious` - 2 nearest neighbours.
 
-    The small ones are those of honest clients, which are near each other.
+    Honest clients are near each other, so their scores are small.
     """
     _need(items, 2 * malicious + 3, f"Krum against {malicious}")
     squares = torch.zeros(len(items), len(items), dtype=torch.float64)
@@ -49,7 +49,7 @@ def krum_scores(items: Sequence[Params], malicious: int) -> list[float]:
 
 
 def multi_krum(items: Sequence[Params], malicious: int, chosen: int | None = None) -> Params:
-    """The mean of the `chosen` with the smallest scores: all but `malicious`, if not given."""
+    """The mean of the `chosen` models with the smallest scores, by default all but `malicious`."""
     scores = krum_scores(items, malicious)
     ranked = sorted(range(len(items)), key=lambda place: (scores[place], place))
     count = len(items) - malicious if chosen is None else chosen
@@ -57,12 +57,12 @@ def multi_krum(items: Sequence[Params], malicious: int, chosen: int | None = Non
 
 
 def krum(items: Sequence[Params], malicious: int) -> Params:
-    """The one that is nearest to its neighbours."""
+    """The model with the smallest score."""
     return multi_krum(items, malicious, 1)
 
 
 def clipped(update: Params, limit: float) -> Params:
-    """The update itself, or as much of it as has the length `limit`."""
+    """The update, scaled down to the norm `limit` if it is longer."""
     length = update.norm()
     return update if length <= limit else update * (limit / length)
 

@@ -20,9 +20,9 @@ class SetWeights(NamedTuple):
     """How much each client and, for each client, each model matters: both sum to 1."""
 
     clients: Tensor
-    """The paper's alpha: the worse off a client is, the larger."""
+    """The paper's alpha: the larger, the larger the loss of the client's best model."""
     models: Tensor
-    """The paper's w, one row per client: the better a model suits it, the larger."""
+    """The paper's w, one row per client: the larger, the smaller the loss of the model."""
 
     @property
     def gradient(self) -> Tensor:
@@ -31,7 +31,7 @@ class SetWeights(NamedTuple):
 
 
 def set_weights(losses: Tensor, mu: float) -> SetWeights:
-    """The weights at a table of losses, in log space: no loss is too large and no mu too small."""
+    """The weights at a table of losses, in log space, so that nothing overflows."""
     fit = -losses.double() / mu
     return SetWeights((-fit.logsumexp(1)).softmax(0), fit.softmax(1))
 
@@ -42,20 +42,8 @@ def smooth_objective(losses: Tensor, mu: float) -> float:
     return mu * float((-best).logsumexp(0))
 
 
-def objective(losses: Tensor) -> float:
-    """The loss of the worst client with its best model: what g becomes as mu goes to 0."""
-    return float(losses.min(1).values.max())
-
-
-def bounds(losses: Tensor, mu: float) -> tuple[float, float]:
-    """g lies between these, whatever the losses."""
-    clients, models = losses.shape
-    exact = objective(losses.double())
-    return exact - mu * math.log(models), exact + mu * math.log(clients)
-
-
 class RunningStep:
-    """For every model the sum of weight, share and change multiplied, one client at a time.
+    """For every model the sum over clients of alpha_i w_ik times its change, one client at a time.
 
     The clients' weights are known only when the last has answered. Until then everything is kept
     relative to the largest so far, so that one sum per model is all there is in memory.
@@ -69,7 +57,7 @@ class RunningStep:
         self._total = 0.0
 
     def add(self, client: str, losses: Sequence[float], changes: Sequence[Params]) -> None:
-        """Takes one client in."""
+        """Adds the losses and the changes of one client."""
         self.losses[client] = list(losses)
         fit = -torch.tensor(losses, dtype=torch.float64) / self.mu
         best = float(fit.logsumexp(0))
@@ -92,7 +80,7 @@ class RunningStep:
 
     @property
     def table(self) -> Tensor:
-        """The losses of all clients that were taken in."""
+        """The losses of all clients that were added."""
         return torch.tensor(list(self.losses.values()), dtype=torch.float64)
 
     @property

@@ -1,8 +1,9 @@
-"""Averaging in which clients count more where the global model is worse than their own.
+"""Averaging with larger weights for clients that the global model serves worse (AFFR).
 
 Yan, Xie, Ren, Cao and Chang: Privacy-Preserving Fingerprint Recognition via Federated Adaptive
-Domain Generalization, Computers, Materials & Continua 82, 2025 (AFFR), Algorithm 1. Its weights
-are those of FedDG-GA.
+Domain Generalization, Computers, Materials & Continua 82, 2025. `round` is one round of
+Algorithm 1, with alpha_i the weight of client i (Equation 7), G_i its generalisation gap
+(Equation 5) and d the step. The weights are those of FedDG-GA.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Server:
-    """The global model, and how much every known client counts, in examples."""
+    """The global model, and the weight alpha of every known client, in examples."""
 
     model: Params
     weights: dict[str, float]
@@ -47,43 +48,41 @@ class Server:
 
 @dataclass(frozen=True)
 class AFFR(Algorithm[Server]):
-    """FedAvg whose weights move towards clients that the global model serves worse."""
+    """FedAvg whose weights grow for clients that the global model serves worse."""
 
     local: LocalTraining = LocalTraining()
     step: Probability = 0.8
-    """How far a weight may move in the first round: 0 is FedAvg."""
+    """How far a weight may move in the first round, the paper's d: 0 is FedAvg."""
     gap: Gap = "accuracy"
-    """What the own and the global model are compared by, on validation data; a relative loss is
-    the difference of two losses divided by their sum."""
+    """The metric that is compared on validation data; a relative loss is the difference of the two
+    losses divided by their sum."""
     rule: Rule = "settled"
-    """How gaps move weights: as they must be meant, as printed, as in FedDG-GA, or by factors."""
+    """How gaps move weights: by Equation 7 as it must be meant (`settled`), as printed, as in
+    FedDG-GA, or by factors."""
     denominator: Denominator = "absolute"
-    """What gaps are divided by: the largest size, or the largest gap."""
+    """What the deviations of gaps from their mean are divided by: the largest absolute value, or
+    the largest value."""
     per_client: bool = True
     """Whether the step is divided by the number of clients, as in FedDG-GA's code."""
     dead_zone: NotNegative = 1.0
-    """A gap smaller than so many validation examples counts as none."""
-    memory: Probability = 0.0
-    """The share of a client's earlier gaps in the one that counts."""
-    equal_start: bool = False
-    """Whether all clients count the same at first, whatever their number of examples."""
+    """A gap of fewer than so many validation examples counts as 0."""
 
     def start(self, roster: Roster) -> Server:
-        """The common initial model; nobody's weight is known yet."""
+        """The common initial model; no weights are known yet."""
         return Server(roster.shared(), {})
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; gaps move the weights of the mean."""
+        """theta_g = sum of alpha_i theta_i, after the gaps G_i have moved alpha."""
         replies = clients.ask(self.train, model=server.model)
-        weights = self.adjusted(server.weights, replies, clients)
-        clients.note("client_weight", {client: weights[client] for client in replies})
-        return Server(replies.mean("model", weight=weights), weights)
+        alpha = self.adjusted(server.weights, replies, clients)
+        clients.note("client_weight", {client: alpha[client] for client in replies})
+        return Server(replies.mean("model", weight=alpha), alpha)
 
     def adjusted(
         self, weights: dict[str, float], replies: Replies, clients: Clients
     ) -> dict[str, float]:
-        """New weights of those with a gap; newcomers get their first one, others keep theirs."""
-        first = {c: 1.0 if self.equal_start else float(r["examples"]) for c, r in replies.items()}
+        """The new alpha of clients with a gap; new clients get a first one, others keep theirs."""
+        first = self.first_weights(replies)
         weights = first | weights
         gaps = {c: r["gap"] for c, r in replies.items() if _is_number(r["gap"])}
         total = sum(weights.values())
@@ -96,8 +95,12 @@ class AFFR(Algorithm[Server]):
             weights |= first
         return weights
 
+    def first_weights(self, replies: Replies) -> dict[str, float]:
+        """Weights as in FedAvg (Equation 3)."""
+        return {client: float(reply["examples"]) for client, reply in replies.items()}
+
     def moved(self, shares: list[float], gaps: list[float], clients: Clients) -> list[float] | None:
-        """The shares after a step of this round's length; nothing, if they stay as they are."""
+        """The shares after a step of this round's length; None if they stay as they are."""
         step = decayed(self.step, clients.round - 1, clients.rounds)
         step /= clients.population if self.per_client else 1
         if self.rule == "printed":
@@ -112,7 +115,7 @@ class AFFR(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs; how far the received model is behind the one sent last time goes along."""
+        """The gap of the received model to the one that the client sent last, then local epochs."""
         model.load_into(client.model)
         gap = self.gap_to(client, client.state.get("validated"))
         self.local.run(client)
@@ -120,7 +123,7 @@ class AFFR(Algorithm[Server]):
         return {"model": Params.of(client.model), "examples": client.examples, "gap": gap}
 
     def gap_to(self, client: Client, last: float | None) -> float | None:
-        """By how much the model is worse than it was last; nothing at first."""
+        """By how much the model is worse than the client's last one; None in its first round."""
         now = None if last is None else self.validated(client)
         if last is None or now is None:
             return None
@@ -128,18 +131,15 @@ class AFFR(Algorithm[Server]):
         return self.counted(client, (last - now) / both if both else 0.0)
 
     def counted(self, client: Client, gap: float) -> float:
-        """The gap, smoothed over rounds, or 0 in the dead zone."""
-        if self.memory and math.isfinite(gap):
-            before = client.state.get("gap", gap)
-            gap = client.state["gap"] = self.memory * before + (1 - self.memory) * gap
+        """The gap, or 0 if it lies in the dead zone."""
         examples = abs(gap) * len(client.data.validation)
         return gap if examples >= self.dead_zone * (1 - ROUNDING) else 0.0
 
     def validated(self, client: Client) -> float | None:
-        """How good the model is on the validation data, the larger the better."""
+        """The accuracy or the negative loss on the validation data; None without any."""
         if not len(client.data.validation):
             return None
-        with torch.random.fork_rng(devices=[]):  # training goes on as if nobody had looked
+        with torch.random.fork_rng(devices=[]):  # so that validation does not change training
             if client.model.batchnorm == "recompute":
                 recompute_statistics(client.model, client.data.train)
             client.model.eval()
@@ -151,17 +151,7 @@ class AFFR(Algorithm[Server]):
         mean = fmean(metrics[metric] for metrics in found.values())
         return mean if metric == "accuracy" else -mean
 
-    def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The global model on every client's data."""
-        return clients.ask(self.test, model=server.model)
-
-    @on_client
-    def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received."""
-        model.load_into(client.model)
-        return {"global": client.score()}
-
 
 def _is_number(gap: float | None) -> bool:
-    """Unknown gaps, and those of models that have broken down, are left out."""
+    """Whether a gap is known and finite; models that have diverged are left out."""
     return gap is not None and math.isfinite(gap)

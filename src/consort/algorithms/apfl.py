@@ -1,7 +1,7 @@
-"""A personal model mixed with the global one, in a proportion that is learnt.
+"""A mixture of a personal and the global model, in a learnt proportion (APFL).
 
-Deng, Kamani and Mahdavi: Adaptive Personalized Federated Learning, arXiv 2003.13461, 2020,
-Algorithm 1.
+Deng, Kamani and Mahdavi: Adaptive Personalized Federated Learning, arXiv 2003.13461, 2020. `train`
+is the local part of Algorithm 1, with v the personal model, w the client's copy of the global one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from consort.training.optimizers import Optimizer, clip_by_norm, make_optimizer
 
 @dataclass
 class Mixture:
-    """A client's own model v and its share alpha in the mixed model alpha v + (1 - alpha) w.
+    """A personal model v and its share alpha in the mixed model alpha v + (1 - alpha) w.
 
-    BatchNorm's statistics in v are those that the mixed model has seen.
+    The BatchNorm statistics in v are those of the mixed model.
     """
 
     own: Params
@@ -73,21 +73,21 @@ class Mixture:
 
 @dataclass(frozen=True)
 class APFL(FedAvg):
-    """FedAvg, and on every client a mixture of its own model with the global one.
+    """FedAvg, and on every client a mixture of its personal model with the global one.
 
-    As in the paper, the own model and its share move by the gradient of the mixed model; PFLlib
-    moves the own model by its own gradient, overwrites it with the mixture after every round, and
-    shrinks the share by a penalty.
+    As in the paper, the personal model and its share move by the gradient of the mixed model.
+    PFLlib moves the personal model by its own gradient, overwrites it with the mixture after every
+    round, and shrinks the share by a penalty.
     """
 
     reports: ClassVar[str] = "personal"
 
     alpha: Probability = 0.5
-    """The share of the own model before the first step: 0 is FedAvg, 1 is training alone."""
+    """The share of the personal model before the first step: 0 is FedAvg, 1 is local training."""
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """FedAvg's work for the others; at every step the own model and its share move too."""
+        """FedAvg's training of w; in every step v and alpha move as well."""
         model.load_into(client.model)
         mixture = self.mixture(client)
         self.local.run(client, objective=mixture.step)
@@ -96,7 +96,7 @@ class APFL(FedAvg):
         return {"model": Params.of(client.model), "examples": client.examples}
 
     def mixture(self, client: Client) -> Mixture:
-        """What this client remembers; at first its own model is the one that it has received."""
+        """What this client remembers; at first v is the global model as received."""
         local = self.local
         return Mixture(
             own=client.state.get("personal") or Params.of(client.model, whole=True),
@@ -108,7 +108,7 @@ class APFL(FedAvg):
 
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the global model and of its mixture with the own one."""
+        """Scores of the global model and of its mixture with the personal one."""
         model.load_into(client.model)
         received = client.score()
         self.mixture(client).with_global(model).load_into(client.model, whole=True)

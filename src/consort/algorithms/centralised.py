@@ -10,6 +10,7 @@ from consort.algorithms.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Centralised(FedAvg):
-    """Trains on everybody's data in one place, for as many epochs: a ceiling, not a method."""
+    """Trains on the data of all clients in one place, for as many epochs: an upper bound."""
 
     pools_data: ClassVar[bool] = True
+    trains_only_by_steps: ClassVar[bool] = False  # the data are not protected from the server

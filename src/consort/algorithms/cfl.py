@@ -1,7 +1,8 @@
-"""Clusters that split when their clients pull in different directions.
+"""Clusters that are split when the updates of their clients disagree (CFL).
 
 Sattler, Müller and Samek: Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
-Optimization under Privacy Constraints, IEEE TNNLS 2021 (arXiv 1910.01991), Algorithms 1 to 3.
+Optimization under Privacy Constraints, IEEE TNNLS 2021 (arXiv 1910.01991). `round` follows
+Algorithm 3, `bipartition` Algorithm 1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from consort.training.local import LocalTraining
 
 @dataclass(frozen=True)
 class Server:
-    """The model and the clients of every cluster, and the length of the longest update so far."""
+    """The model and the clients of every cluster, and the norm of the longest update so far."""
 
     models: list[Params]
     clusters: list[list[str]]
@@ -31,22 +32,23 @@ class Server:
 
 @dataclass(frozen=True)
 class CFL(Algorithm[Server]):
-    """FedAvg inside clusters; one that stands still while its clients do not is split in two."""
+    """FedAvg inside clusters; one that is stationary while its clients are not is split in two."""
 
     reports: ClassVar[str] = "personal"
+    trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
     eps1: NotNegative = 0.25
-    """A cluster stands still when its mean update is shorter than this times its longest one."""
+    """A cluster is stationary if its mean update is shorter than this times its longest one."""
     eps2: NotNegative = 0.25
-    """Its clients do not when that is longer than this times the longest one of all rounds."""
+    """Its clients are not if that one is longer than this times the longest one of all rounds."""
 
     def start(self, roster: Roster) -> Server:
-        """One cluster of all."""
+        """One cluster of all clients."""
         return Server([roster.shared()], [list(roster.ids)], 0.0)
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """FedAvg in every cluster, after those that have to be split are."""
+        """Splits clusters whose clients disagree; then FedAvg in every cluster."""
         replies = clients.ask(self.train, model=models_for(clients, server))
         longest = max(server.longest, longest_update(replies))
         models, clusters = list(server.models), list(server.clusters)
@@ -61,7 +63,7 @@ class CFL(Algorithm[Server]):
         return Server(list(moved), clusters, longest)
 
     def incongruent(self, answers: Replies, longest: float) -> bool:
-        """Whether these clients move, but not together."""
+        """Whether these clients move, but their mean does not."""
         if len(answers) < 2:
             return False
         here = longest_update(answers)
@@ -80,12 +82,6 @@ class CFL(Algorithm[Server]):
         clients.note("chosen_model", cluster_of_each(server))
         return clients.ask(self.test, model=models_for(clients, server))
 
-    @on_client
-    def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received."""
-        model.load_into(client.model)
-        return {"personal": client.score()}
-
 
 def cluster_of_each(server: Server) -> dict[str, int]:
     """The number of every client's cluster."""
@@ -93,13 +89,13 @@ def cluster_of_each(server: Server) -> dict[str, int]:
 
 
 def models_for(clients: Clients, server: Server) -> Each:
-    """The model of its cluster for every client."""
+    """To every client of the round the model of its cluster."""
     numbers = cluster_of_each(server)
     return Each({client: server.models[numbers[client]] for client in clients.ids})
 
 
 def answers_of(members: Sequence[str], replies: Replies) -> Replies:
-    """What those of a cluster answered that have examples."""
+    """The answers of a cluster's clients, without those that have no examples."""
     heard = [client for client in members if client in replies and replies[client]["examples"]]
     return Replies({client: replies[client] for client in heard})
 
@@ -110,25 +106,25 @@ def after_step(model: Params, answers: Replies) -> Params:
 
 
 def longest_update(answers: Replies) -> float:
-    """How far the client moved that moved farthest."""
+    """The norm of the longest update."""
     return max((directions(u).norm() for u in answers.each("update").values()), default=0.0)
 
 
 def directions(update: Params) -> Params:
-    """Statistics of BatchNorm have no part in lengths and angles."""
+    """An update without BatchNorm statistics, for norms and angles."""
     return update.without("buffers")
 
 
 def smaller_half(answers: Replies) -> list[str]:
-    """Who leaves when a cluster is split; all others stay, those who are absent among them."""
+    """The clients that leave when a cluster is split; all others stay, absent ones included."""
     _, leaving = sorted(bipartition(answers), key=len, reverse=True)
     return leaving
 
 
 def bipartition(answers: Replies) -> list[list[str]]:
-    """The two groups of clients whose most similar updates across the cut are least similar.
+    """The two groups for which the largest cosine between clients of different groups is smallest.
 
-    Joining the most similar clients until two groups are left finds the best of all cuts.
+    Joining the most similar clients until two groups are left finds the best of all splits.
     """
     updates = {client: directions(update) for client, update in answers.each("update").items()}
     alike = {(i, j): cosine(updates[i], updates[j]) for i, j in combinations(updates, 2)}

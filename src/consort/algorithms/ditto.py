@@ -1,4 +1,4 @@
-"""A personal model beside the global one, held close to it.
+"""A personal model beside the global one, regularised towards it (Ditto).
 
 Li, Hu, Beirami and Smith: Ditto: Fair and Robust Federated Learning Through Personalization,
 ICML 2021, Algorithm 1.
@@ -22,17 +22,18 @@ PERSONAL = "personal"
 
 @dataclass(frozen=True)
 class Ditto(FedAvg):
-    """FedAvg, and on every client a personal model pulled towards the global one."""
+    """FedAvg, and on every client a personal model that is pulled towards the global one."""
 
     reports: ClassVar[str] = "personal"
+    trains_only_by_steps: ClassVar[bool] = True
 
     strength: NotNegative = 0.1
-    """Weight of the pull, the paper's lambda: 0 is training alone."""
+    """Weight of the pull, the paper's lambda: 0 is local training."""
     personal_epochs: Count = 1
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """FedAvg's work for the others, then the personal model."""
+        """FedAvg's training; then the personal model v on F_k(v) + lambda/2 ||v - w||²."""
         if PERSONAL not in client.state:
             model.load_into(client.model)
             client.keep(PERSONAL)

@@ -1,15 +1,15 @@
-"""A personal model beside the averaged encoder and decoder, held close to them.
+"""A personal model beside averaged encoders and decoders, regularised towards them.
 
 Li, Hu, Beirami and Smith: Ditto: Fair and Robust Federated Learning Through Personalization,
-ICML 2021, adapted to unlike tasks as in Lu et al.: FedHCA², CVPR 2024.
+ICML 2021, adapted to heterogeneous tasks as in Lu et al.: FedHCA², CVPR 2024, supplement C.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from consort.algorithms.ditto import PERSONAL
-from consort.algorithms.fedavg_parts import FedAvgParts, install
+from consort.algorithms._parts import install
+from consort.algorithms.fedavg_parts import FedAvgParts
 from consort.core.algorithm import on_client
 from consort.core.bounds import Count, NotNegative
 from consort.core.messages import Payload
@@ -17,18 +17,20 @@ from consort.core.params import Params
 from consort.training.client import Client
 from consort.training.objectives import pull_towards
 
+PERSONAL = "personal"
+
 
 @dataclass(frozen=True)
 class DittoParts(FedAvgParts):
-    """FedAvg of parts, and on every client a personal model pulled towards what it received."""
+    """FedAvg of encoders and decoders, and a personal model pulled towards what was received."""
 
     strength: NotNegative = 0.1
-    """Weight of the pull, the paper's lambda: 0 is training alone."""
+    """Weight of the pull, the paper's lambda: 0 is local training."""
     personal_epochs: Count = 1
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """FedAvg's work for the others, then the personal model."""
+        """FedAvg's training; then the personal model v on F_k(v) + lambda/2 ||v - w||²."""
         if PERSONAL not in client.state:
             install(client, model)
             client.keep(PERSONAL)
@@ -42,7 +44,7 @@ class DittoParts(FedAvgParts):
 
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the personal model, and of what was received under the own heads."""
+        """Scores of the averaged parts with the client's own heads, and of the personal model."""
         install(client, model)
         received = client.score()
         client.recall(PERSONAL)

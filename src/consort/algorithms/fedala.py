@@ -1,7 +1,8 @@
-"""A global model that every client mixes with its own, number by number, before training.
+"""A global model that every client mixes element-wise with its own before training (FedALA).
 
 Zhang, Hua, Wang, Song, Xue, Ma and Guan: FedALA: Adaptive Local Aggregation for Personalized
-Federated Learning, AAAI 2023, Algorithm 1.
+Federated Learning, AAAI 2023. `train` is the client's part of Algorithm 1; `mixing` is the paper's
+matrix of weights W.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from consort.training.client import Client
 from consort.training.local import LocalTraining
 
 WINDOW, CALM, MOST_PASSES = 10, 0.1, 100
-"""The first mixing ends when so many losses deviate by less than this, or after so many passes."""
+"""The first time, W is learnt until the standard deviation of the last 10 losses is below 0.1, or
+for 100 passes."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,11 @@ class FedALA(FedAvg):
     reports: ClassVar[str] = "personal"
 
     layers: Count = 2
-    """How many tensors are mixed, counted from the end of the model; the paper's p."""
+    """How many tensors are mixed, counted from the end of the model, the paper's p."""
     share: Share = 0.8
-    """Share of the training examples from which the mixing is learnt."""
+    """Share of the training examples from which the mixing is learnt, the paper's s."""
     mixing_lr: Positive = 1.0
+    """Learning rate of the mixing, the paper's eta."""
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
@@ -49,7 +52,7 @@ class FedALA(FedAvg):
         return {"model": trained, "examples": client.examples}
 
     def install(self, client: Client, model: Params) -> None:
-        """The global model; its last layers are mixed with the client's own, if it has any."""
+        """Loads the global model, its last layers mixed with the client's own if it has trained."""
         model.load_into(client.model)
         if "own" in client.state:
             own: Params = client.state["own"]
@@ -59,7 +62,7 @@ class FedALA(FedAvg):
             client.state["mixing"] = mixing
 
     def learn_mixing(self, client: Client, own: Params, received: Params) -> Params:
-        """Descends on the loss of the mixture: until it is calm the first time, later once."""
+        """W -= eta dL/dmixture * (received - own), cut to [0, 1]; the first time in many passes."""
         ones = {name: torch.ones_like(tensor) for name, tensor in own.items()}
         mixing = dict(client.state.get("mixing", ones))
         gap = received - own

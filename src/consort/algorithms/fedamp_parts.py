@@ -1,7 +1,8 @@
-"""Personal encoders and decoders that attend to similar ones, whatever their task.
+"""Personal encoders and decoders that are pulled towards similar ones, whatever their task.
 
 Huang, Chu, Zhou, Wang, Liu, Pei and Zhang: Personalized Cross-Silo Federated Learning on Non-IID
-Data, AAAI 2021 (FedAMP), adapted to unlike tasks as in Lu et al.: FedHCA², CVPR 2024.
+Data, AAAI 2021 (FedAMP), adapted to heterogeneous tasks as in Lu et al.: FedHCA², CVPR 2024,
+supplement C.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from consort.algorithms.fedamp import attention, squared_distances
-from consort.algorithms.fedavg_parts import ENCODER, FedAvgParts, Server, models_for, travelling
+from consort.aggregation.distance_attention import distance_attention, squared_distances
+from consort.algorithms._own_model import MODEL
+from consort.algorithms._parts import ENCODER, entries_for, initial_parts, travelling
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NotNegative, Positive
 from consort.core.messages import Payload, Replies
@@ -25,7 +27,14 @@ from consort.training.local import LocalTraining
 from consort.training.objectives import pull_towards
 
 Owner = tuple[str, str]
-"""A client, and what the names of an encoder or decoder of its begin with."""
+"""A client, and the prefix of the names in one of its encoders or decoders."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """By client, the cloud models of its encoder and its decoders."""
+
+    models: dict[str, Params]
 
 
 @dataclass(frozen=True)
@@ -41,54 +50,54 @@ class FedAMPParts(Algorithm[Server]):
     alpha: Positive = 1.0
     """The server's step towards similar parts."""
     sigma: Positive = 1.0
-    """How fast attention falls with the distance."""
+    """The distance over which the weight of a part falls to 1/e."""
 
     def start(self, roster: Roster) -> Server:
-        """The common initial encoder and everybody's own decoders."""
-        return FedAvgParts().start(roster)
+        """The common initial encoder and every client's own decoders."""
+        return Server(initial_parts(roster))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains its own model under the pull of its cloud; then clouds are made anew."""
-        replies = clients.ask(self.train, model=models_for(server, clients))
+        """All clients train, pulled towards their cloud models u_i, which are then renewed."""
+        replies = clients.ask(self.train, model=entries_for(server.models, clients))
         return Server(server.models | self.clouds(replies.each("model")))
 
     def clouds(self, models: Mapping[str, Params]) -> dict[str, Params]:
-        """Every encoder's and every decoder's mean over all that are alike, by its attention."""
+        """u_i = sum over j of xi_ij w_j, among encoders and among decoders of one form."""
         found: dict[str, dict[str, Tensor]] = {client: {} for client in models}
         for family in families(models):
             parts = list(family.values())
-            weights = attention(squared_distances(parts), self.alpha, self.sigma).tolist()
-            for (client, prefix), row in zip(family, weights, strict=True):
+            xi = distance_attention(squared_distances(parts), self.alpha, self.sigma).tolist()
+            for (client, prefix), row in zip(family, xi, strict=True):
                 cloud = mean(parts, row)
                 found[client] |= {prefix + inside: tensor for inside, tensor in cloud.items()}
         return {client: Params(cloud) for client, cloud in found.items()}
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs of the own model, pulled towards the cloud."""
+        """Local epochs on F_i(w) + lambda / (2 alpha) ||w - u_i||²."""
         self.install(client, model)
         self.local.run(client, adjust=pull_towards(model, self.strength / self.alpha))
-        client.state["model"] = Params.of(client.model)
-        return {"model": travelling(client.state["model"])}
+        client.state[MODEL] = Params.of(client.model)
+        return {"model": travelling(client.state[MODEL])}
 
     def install(self, client: Client, model: Params) -> None:
-        """The own model; before there is one, what was received."""
+        """Loads the personal model, or what was received if the client has not trained yet."""
         model.load_into(client.model)
-        client.recall("model")
+        client.recall(MODEL)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """Everybody's own model on its own data."""
-        return clients.ask(self.test, model=models_for(server, clients))
+        """Every client's personal model on its own data."""
+        return clients.ask(self.test, model=entries_for(server.models, clients))
 
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the own model; of what was received, before there is one."""
+        """Scores of the personal model, or of what was received if there is none yet."""
         self.install(client, model)
         return {"personal": client.score()}
 
 
 def families(models: Mapping[str, Params]) -> list[dict[Owner, Params]]:
-    """All encoders, and all decoders of one form, without what tells whose they are."""
+    """All encoders, and all decoders of one form, by owner and without the owner's prefix."""
     parts: dict[Owner, dict[str, Tensor]] = defaultdict(dict)
     for client, model in models.items():
         for name, tensor in model.items():

@@ -1,7 +1,7 @@
-"""A shared encoder that is first aligned with what the client's own one had learnt.
+"""A shared encoder that every client first aligns with its own earlier one (FedAS).
 
-Yang, Huang and Ye: FedAS: Bridging Inconsistency in Personalized Federated Learning, CVPR 2024,
-Algorithm 1.
+Yang, Huang and Ye: FedAS: Bridging Inconsistency in Personalized Federated Learning, CVPR 2024.
+`round` and `train` are Algorithm 1.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from consort.training.objectives import Objective, gradients_of_sum, task_losses
 from consort.training.scoring import BATCH, recompute_statistics
 
 FAINTEST = 1e-12
-"""Added to every weight, so that clients that have nothing left to learn still have a mean."""
+"""Added to every weight, so that the mean exists even if all gradients are zero."""
 
 
 @dataclass(frozen=True)
 class FedAS(FedPer):
-    """FedPer that aligns received encoders and trusts clients by their Fisher information."""
+    """FedPer that aligns received encoders and weights clients by their Fisher information."""
 
     alignment_lr: NotNegative = 0.01
     """Learning rate of the epoch in which the received encoder is aligned."""
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; the mean encoder, weighted by information, is the new one."""
+        """All clients train; the mean encoder, weighted by Fisher information, is the new one."""
         replies = clients.ask(self.train, encoder=server.encoder)
         return Server(replies.mean("encoder", weight="information"))
 
     @on_client
     def train(self, client: Client, encoder: Params) -> Payload:
-        """The received encoder is aligned with the own one, then trained under the own head."""
+        """Aligns the received encoder with the earlier one, then trains it with the heads."""
         self.install(client, encoder)
         self.local.run(client)
         trained = Params.of(client.model)
@@ -50,7 +50,7 @@ class FedAS(FedPer):
         return {"encoder": trained.only("encoder"), "information": self.information(client)}
 
     def install(self, client: Client, encoder: Params) -> None:
-        """The received encoder under the own head; aligned, if the client has trained before."""
+        """Loads the received encoder beneath the own heads; aligns it with an earlier one."""
         labelled = _labelled(client)
         if "own" not in client.state or not client.examples:
             encoder.load_into(client.model)
@@ -63,7 +63,7 @@ class FedAS(FedPer):
         )
 
     def information(self, client: Client) -> float:
-        """The trace of the empirical Fisher matrix: the batches' squared gradients, added up."""
+        """The trace of the empirical Fisher matrix: the sum of the batches' squared gradients."""
         _as_in_testing(client)
         params = list(client.model.parameters())
         total = FAINTEST
@@ -75,14 +75,14 @@ class FedAS(FedPer):
 
     @on_client
     def test(self, client: Client, encoder: Params) -> Payload:
-        """Scores of the model as the client keeps it since it last took part."""
+        """Scores of the model that the client kept when it last took part."""
         encoder.load_into(client.model)
         client.recall("own")
         return {"personal": client.score()}
 
 
 def _alignment(client: Client, tasks: list[str]) -> Objective:
-    """The squared distance of features to the mean of their class under the present encoder."""
+    """The squared distance of features to their class mean under the client's earlier encoder."""
     train = client.data.train
     _as_in_testing(client)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Federated averaging among the clients that learn the same.
+"""Federated averaging among clients with the same tasks.
 
 McMahan, Moore, Ramage, Hampson and Agüera y Arcas: Communication-Efficient Learning of Deep
 Networks from Decentralized Data, AISTATS 2017, Algorithm 1, once for every task.
@@ -6,11 +6,11 @@ Networks from Decentralized Data, AISTATS 2017, Algorithm 1, once for every task
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from consort.algorithms._per_task import group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.messages import Each, Payload, Replies
+from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
 from consort.training.client import Client
@@ -19,7 +19,7 @@ from consort.training.local import LocalTraining
 
 @dataclass(frozen=True)
 class Server:
-    """One model for all clients that are alike, and for every client whose model that is."""
+    """The model of every group of clients with the same tasks, and the group of every client."""
 
     models: dict[str, Params]
     alike: dict[str, str]
@@ -27,47 +27,27 @@ class Server:
 
 @dataclass(frozen=True)
 class FedAvgPerTask(Algorithm[Server]):
-    """Averages models among clients with the same tasks; the others do not concern them."""
+    """Averages models among clients with the same tasks and architecture only."""
 
     local: LocalTraining = LocalTraining()
 
     def start(self, roster: Roster) -> Server:
-        """The initial model of every task."""
+        """The initial model of every group."""
         alike = roster.alike()
         return Server({first: roster.model(first) for first in alike.values()}, alike)
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains the model of its task; their mean is the new one."""
+        """All clients train the model of their group, which becomes their mean."""
         replies = clients.ask(self.train, model=models_for(server.models, server.alike, clients))
-        return Server(server.models | means(replies, server.alike), server.alike)
+        return Server(server.models | group_means(replies, server.alike), server.alike)
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the model of the task."""
+        """Local epochs from the model of the group."""
         model.load_into(client.model)
         self.local.run(client)
         return {"model": Params.of(client.model), "examples": client.examples}
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The model of its task on every client's data."""
+        """The model of its group on every client's data."""
         return clients.ask(self.test, model=models_for(server.models, server.alike, clients))
-
-    @on_client
-    def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received."""
-        model.load_into(client.model)
-        return {"global": client.score()}
-
-
-def models_for(models: Mapping[str, Params], alike: Mapping[str, str], clients: Clients) -> Each:
-    """For every client the model of its task."""
-    return Each({client: models[alike[client]] for client in clients.ids})
-
-
-def means(replies: Replies, alike: Mapping[str, str]) -> dict[str, Params]:
-    """The mean model, weighted by examples, of every task that somebody answered for."""
-    found = {}
-    for first in dict.fromkeys(alike[client] for client in replies):
-        group = Replies({c: reply for c, reply in replies.items() if alike[c] == first})
-        found[first] = group.mean("model", weight="examples")
-    return found

@@ -1,4 +1,4 @@
-"""Only the encoder is learnt together; heads wait until the end.
+"""Only encoders are trained during federation; heads are fine-tuned at the end (FedBABU).
 
 Oh, Kim and Yun: FedBABU: Towards Enhanced Representation for Federated Image Classification,
 ICLR 2022, Algorithm 1.
@@ -19,15 +19,16 @@ from consort.training.client import Client
 
 @dataclass(frozen=True)
 class FedBABU(FedPer):
-    """Trains encoders under heads that never move, then tunes everything on each client."""
+    """Trains encoders under fixed heads, then fine-tunes the whole model on every client."""
 
     reports: ClassVar[str] = "tuned"
+    trains_only_by_steps: ClassVar[bool] = True
 
     tuning_epochs: Count = 10
 
     @on_client
     def train(self, client: Client, encoder: Params) -> Payload:
-        """Local epochs of the encoder; the head keeps its initial weights."""
+        """Local epochs of the encoder; heads keep their initial weights."""
         encoder.load_into(client.model)
         self.local.run(client, only=("encoder",))
         trained = Params.of(client.model).only("encoder")
@@ -35,7 +36,7 @@ class FedBABU(FedPer):
 
     @on_client
     def test(self, client: Client, encoder: Params) -> Payload:
-        """Scores under the initial head, and after tuning encoder and head."""
+        """Scores with the initial heads, and after fine-tuning encoder and heads."""
         encoder.load_into(client.model)
         received = client.score()
         self.local.tuning(self.tuning_epochs).run(client)

@@ -1,7 +1,7 @@
-"""A global model without the clients' biases, which each client remembers and adds.
+"""A global model without domain bias, and a private bias on every client (FedDBE).
 
 Zhang, Hua, Cao, Wang, Song, Xue, Ma and Guan: Eliminating Domain Bias for Federated Learning in
-Representation Space, NeurIPS 2023, Algorithm 1 (FedAvg with DBE).
+Representation Space, NeurIPS 2023. `round` and `train` are Algorithm 1: FedAvg with DBE.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Biased(nn.Module):
 
 @dataclass(frozen=True)
 class Server:
-    """The global model, and the mean feature that the clients agreed on."""
+    """The global model, and the consensus: the mean feature over all clients."""
 
     model: Params
     consensus: Tensor | None
@@ -48,22 +48,22 @@ class Server:
 
 @dataclass(frozen=True)
 class FedDBE(Algorithm[Server]):
-    """FedAvg whose heads see features plus a private bias, while the features keep their mean."""
+    """FedAvg with a private bias on the features, whose mean is regularised to a consensus."""
 
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
     kappa: NotNegative = 1.0
-    """Weight of the term that holds the mean feature at the consensus."""
+    """Weight of the mean regularisation, which pulls the mean feature to the consensus."""
     momentum: Share = 0.1
     """Weight of a new batch in the running mean, the paper's mu."""
 
     def start(self, roster: Roster) -> Server:
-        """The common initial model; nothing is agreed on yet."""
+        """The common initial model; there is no consensus yet."""
         return Server(roster.shared(), None)
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """First of all the consensus, once; then everybody trains, as in FedAvg."""
+        """In the first round the consensus is computed; then all clients train, as in FedAvg."""
         consensus = server.consensus
         if consensus is None:
             consensus = _mean_feature(clients.ask(self.survey, model=server.model))
@@ -72,7 +72,7 @@ class FedDBE(Algorithm[Server]):
 
     @on_client
     def survey(self, client: Client, model: Params) -> Payload:
-        """The mean feature during local epochs whose outcome is thrown away."""
+        """The mean feature over local epochs whose result is discarded."""
         model.load_into(client.model)
         sums, counts = list[Tensor](), list[int]()
 
@@ -87,7 +87,7 @@ class FedDBE(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, model: Params, consensus: Tensor) -> Payload:
-        """Local epochs of the global model and of the own bias together."""
+        """Local epochs of the global model together with the client's bias."""
         model.load_into(client.model)
         bare = client.model
         encoder = Biased(bare.encoder, client.state.get("bias", torch.zeros_like(consensus)))
@@ -98,7 +98,8 @@ class FedDBE(Algorithm[Server]):
         return {"model": Params.of(client.model), "examples": client.examples}
 
     def regularised(self, encoder: Biased, consensus: Tensor) -> Objective:
-        """The losses on biased features, and the distance of the running mean to the consensus."""
+        """The losses on biased features, and kappa times the distance of the running mean feature
+        to the consensus."""
         past: Tensor | None = None
 
         def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
@@ -120,7 +121,7 @@ class FedDBE(Algorithm[Server]):
 
     @on_client
     def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received, and with the own bias on its features."""
+        """Scores of the model as received, and with the client's bias on its features."""
         model.load_into(client.model)
         received = client.score()
         if "bias" in client.state:
@@ -130,9 +131,9 @@ class FedDBE(Algorithm[Server]):
 
 
 def _with_encoder(encoder: nn.Module, model: MultiTaskModel) -> MultiTaskModel:
-    """Another model of the same heads; the one that clients share stays as it is."""
+    """A model with another encoder and the same heads; the given one stays as it is."""
     heads, decoders = (dict(part.items()) for part in (model.heads, model.decoders))
-    # Both are left in testing mode: whoever trains one of them next sets all its parts anew.
+    # Both are left in evaluation mode: training sets the mode of all parts of a model.
     model.eval()
     return MultiTaskModel(encoder, heads, decoders, model.batchnorm).eval()
 

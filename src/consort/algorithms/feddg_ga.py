@@ -1,7 +1,8 @@
-"""Averaging that equalises how much the clients lose by the global model.
+"""Averaging that equalises the clients' generalisation gaps (FedDG-GA).
 
 Zhang, Xu, Yao, Zhang, Tian and Wang: Federated Domain Generalization with Generalization
-Adjustment, CVPR 2023 (FedDG-GA), with the weights as in the released code.
+Adjustment, CVPR 2023, with the weights as in the released code: all start equal, and gaps are not
+centred around their mean.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from dataclasses import dataclass
 
 from consort.algorithms.affr import AFFR, Gap, Rule
 from consort.core.bounds import NotNegative, Probability
+from consort.core.messages import Replies
 
 
 @dataclass(frozen=True)
 class FedDGGA(AFFR):
-    """AFFR's forerunner: gaps of the loss, not centred, from equal weights."""
+    """AFFR's predecessor: gaps of the loss, not centred, from equal weights."""
 
     step: Probability = 0.2
     gap: Gap = "loss"
     rule: Rule = "feddg_ga"
     dead_zone: NotNegative = 0.0
-    equal_start: bool = True
+
+    def first_weights(self, replies: Replies) -> dict[str, float]:
+        """The same for all clients, whatever their number of examples."""
+        return dict.fromkeys(replies, 1.0)

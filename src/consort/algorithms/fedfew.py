@@ -1,7 +1,10 @@
-"""A few server models for many clients.
+"""A few server models for many clients (FedFew).
 
-Few-for-Many Personalized Federated Learning (FedFew): K models of one architecture minimise the
-smooth Tchebycheff set objective of all clients' losses, so that every client finds a good one.
+Guo, Zhang, Lin, Li, Tang and Zhang: Few-for-Many Personalized Federated Learning. K models of one
+architecture minimise the smooth Tchebycheff set objective of all clients' losses, so that every
+client finds a good one. `round` is one round of Algorithm 1, with theta_k the models, L_ik the loss
+of model k on client i, and alpha_i and w_ik the weights of Equations 11 and 12. Where the released
+code differs from Algorithm 1, the defaults follow the code.
 """
 
 from __future__ import annotations
@@ -14,14 +17,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from consort.aggregation.stch_set import RunningStep, SetWeights, set_weights, smooth_objective
+from consort.aggregation.stch_set import RunningStep, set_weights, smooth_objective
+from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Count, Positive
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params
 from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.errors import NoReplies, UsageError
+from consort.errors import NoReplies
 from consort.training.client import Client
 from consort.training.local import LocalTraining
 from consort.training.mode import moving, use_running_statistics_for_one
@@ -33,14 +37,14 @@ _FAINTEST = 1e-30  # of the weights that a step can be divided by in single prec
 
 @dataclass(frozen=True)
 class Server:
-    """The K models."""
+    """The K models theta_k."""
 
     models: list[Params]
 
 
 @dataclass(frozen=True)
 class FedFew(Algorithm[Server]):
-    """Every client trains every model; how much that counts depends on who is how badly off."""
+    """Every client trains every model; clients with larger losses count more."""
 
     reports: ClassVar[str] = "personal"
 
@@ -48,29 +52,25 @@ class FedFew(Algorithm[Server]):
     models: Count = 3
     """How many server models, the paper's K."""
     mu: Positive = 0.01
-    """Smoothness: towards 0 each client counts for its best model only, and the worst client most.
-
-    With `scale = "mean"` choose a larger one (0.2): losses are as many times larger as there are
-    clients.
-    """
-    scale: Literal["share", "mean"] = "share"
-    """What a client's loss is multiplied by: its share of all examples, or its examples over the
-    mean of all clients, which does not depend on their number."""
+    """Smoothness: towards 0, every client counts only for its best model, and only the client with
+    the largest loss counts."""
     loss: Literal["running", "received"] = "running"
-    """The loss that counts: during the last local epoch, or of the model as received."""
+    """Whether L_ik is the loss during the last local epoch, as in the code, or the loss of the
+    received model."""
     mode: Literal["delta", "gradient"] = "delta"
-    """What counts as a client's change: its local training, or a step of `server_lr` along the
-    gradient on all its training data at the model it has trained."""
+    """What a client sends: the change by its local training, as in the code, or, as in Algorithm 1,
+    a step of `server_lr` along the gradient at the trained model."""
     server_lr: Positive = 0.01
-    """Step of `mode = "gradient"`."""
+    """The learning rate of `mode = "gradient"`, the paper's eta."""
     step: Literal["shared", "full"] = "shared"
-    """Whether all models share one unit of step, as published, or each takes a full one."""
+    """Whether all models share one step, as published, or each takes a full one."""
     init: Literal["same", "noise", "independent"] = "same"
+    """Whether models start as copies, as copies with some noise, or as independent draws."""
     choose_on: Literal["validation", "train"] = "validation"
-    """The data on which each client chooses its model for the test."""
+    """The data on which every client chooses its model for the test."""
 
     def start(self, roster: Roster) -> Server:
-        """K copies of the initial model, copies moved a little apart, or K independent draws."""
+        """The K initial models, see `init`."""
         check_count(self.models, roster)
         if self.init == "same":
             return Server([roster.shared()] * self.models)
@@ -80,7 +80,7 @@ class FedFew(Algorithm[Server]):
         return Server([first, *others])
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """theta_k <- theta_k + sum_i alpha_i w_ik (theta_ik - theta_k)."""
+        """theta_k += sum over i of alpha_i w_ik (theta_ik - theta_k) (Equation 13)."""
         scales = self.scales(clients.ask(self.count).each("examples"))
         step = RunningStep(self.mu)
         present = clients.among(scales)
@@ -102,15 +102,14 @@ class FedFew(Algorithm[Server]):
 
     @on_client
     def count(self, client: Client) -> Payload:
-        """The weights of losses depend on how many examples all others have."""
+        """The number of examples, on which the weights of all losses depend."""
         return {"examples": client.examples}
 
     def scales(self, examples: Mapping[str, int]) -> dict[str, float]:
-        """What the losses of every client that has examples are multiplied by."""
+        """n_i / sum of n_j, by which a client's losses are multiplied (footnote 2)."""
         counts = {client: count for client, count in examples.items() if count}
         total = sum(counts.values())
-        whole = total if self.scale == "share" else total / max(len(counts), 1)
-        return {client: count / whole for client, count in counts.items()}
+        return {client: count / total for client, count in counts.items()}
 
     @on_client
     def train(self, client: Client, models: list[Params]) -> Payload:
@@ -122,7 +121,7 @@ class FedFew(Algorithm[Server]):
         }
 
     def improve(self, client: Client, model: Params) -> tuple[Params, float]:
-        """How one model should change for this client, and how well it did."""
+        """How one model should change for this client, and its loss."""
         model.load_into(client.model)
         received = 0.0
         if self.loss == "received":
@@ -135,7 +134,7 @@ class FedFew(Algorithm[Server]):
         return change, running if self.loss == "running" else received
 
     def run_local(self, client: Client) -> float:
-        """All local epochs; the mean loss per example in the last of them, before each step."""
+        """Local epochs; returns the mean loss per example over the last one, before each step."""
         last: deque[tuple[int, float]] = deque(maxlen=-(-client.examples // self.local.batch))
 
         def noted(client: Client, batch: Examples) -> dict[str, Tensor]:
@@ -160,35 +159,25 @@ class FedFew(Algorithm[Server]):
         return total
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The model each client chooses, as received."""
+        """The model that each client chooses, as received."""
         return clients.ask(self.test, models=server.models)
 
     @on_client
     def test(self, client: Client, models: list[Params]) -> Payload:
-        """Scores of the model that does best on data kept for the choice, and which it is."""
+        """Scores of the model with the smallest loss on the data for the choice, and its number."""
         examples = client.data.validation if self.choose_on == "validation" else client.data.train
         chosen = self.local.choose(client, models, examples or client.data.train)
         return {"personal": client.score(), "chosen_model": chosen}
 
 
-def check_count(models: int, roster: Roster) -> None:
-    """Refuses more models than there are clients to use them."""
-    clients = len(roster.ids)
-    if models > clients:
-        raise UsageError(
-            f"there are more models ({models}) than clients ({clients}): set models to at most "
-            f"{clients}"
-        )
-
-
 def moved(model: Params, step: Params, mass: float, full: bool) -> Params:
-    """The model after its step; running statistics always take a full one."""
+    """The model after its step; BatchNorm statistics always take a full one.
+
+    Args:
+        model: The model.
+        step: The sum of all changes, times their weights.
+        mass: The sum of these weights.
+        full: Whether the step is divided by `mass`.
+    """
     whole = step * (1 / mass if mass > _FAINTEST else 0.0)
     return model + (whole if full else step | whole.only(BUFFERS))
-
-
-def note_weights(clients: Clients, ids: list[str], weights: SetWeights) -> None:
-    """Keeps who counted how much, and with which model."""
-    clients.note("client_weight", dict(zip(ids, weights.clients.tolist(), strict=True)))
-    for number, column in enumerate(weights.models.T.tolist()):
-        clients.note("model_weight", dict(zip(ids, column, strict=True)), part=str(number))

@@ -1,8 +1,14 @@
-"""A few server models for many clients, at about the price of one.
+"""A few server models for many clients, at about the cost of one.
 
-Our own variation of FedFew. The models share one encoder and differ in their heads; a client trains
-one of them in a round, with its own label frequencies taken out of what it sends, beside a head
-of its own. The recipe fedfew/ablation runs it without each of these ideas.
+Our variation of Guo et al.: FedFew (see `fedfew`). It differs in these ways, each of which an
+option switches off, as the recipe fedfew/ablation does:
+
+- `share_encoder`: the models have one encoder and differ in their heads only.
+- `full_step`: every model takes a full step.
+- `sample`: a client trains one model per round, drawn by its weights w_ik.
+- `prior`: a client's label frequencies are removed from what it sends.
+- `own_head`: every client also has a head of its own, which it is tested with.
+- `regret`: the loss that counts is the one that the own head would save.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from consort.aggregation.stch_set import set_weights, smooth_objective
-from consort.algorithms.fedfew import check_count, note_weights
+from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Count, Positive, Share
 from consort.core.messages import Payload, Replies
@@ -35,7 +41,7 @@ _SMOOTHING = 0.5  # of an example of every class, so that no frequency is zero
 
 @dataclass(frozen=True)
 class Server:
-    """The part that all models have in common, and the parts in which they differ."""
+    """The part that all models share, and the parts in which they differ."""
 
     common: Params
     variants: list[Params]
@@ -43,12 +49,13 @@ class Server:
 
 @dataclass(frozen=True)
 class FedFewPlus(Algorithm[Server]):
-    """One encoder and K heads; each client trains the encoder with a head it draws by fit."""
+    """One encoder and K heads; a client trains the encoder with one head, drawn by its fit."""
 
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
     models: Count = 3
+    """How many heads, the paper's K."""
     mu: Positive = 0.2
     """Smoothness in the first round."""
     anneal: Share = 1.0
@@ -60,14 +67,14 @@ class FedFewPlus(Algorithm[Server]):
     sample: bool = True
     """Whether a client trains one model, drawn by its weights, or all of them."""
     prior: bool = True
-    """Whether a client's label frequencies are taken out of the model it sends."""
+    """Whether a client's label frequencies are removed from the model that it sends."""
     own_head: bool = True
-    """Whether each client also fits a head of its own, which teaches the encoder beside the other
-    one, and which it is tested with."""
+    """Whether every client also trains a head of its own, whose loss is added to that of the other
+    one for the encoder, and which it is tested with."""
     regret: bool = True
-    """Whether the loss that counts is what the client's own head would save."""
+    """Whether the loss of the client's own head is subtracted from the loss that counts."""
     weights: Literal["need", "examples"] = "need"
-    """What a client counts by: how badly off it is, or how many examples it has."""
+    """Whether clients are weighted by their losses, as in FedFew, or by their examples."""
 
     def start(self, roster: Roster) -> Server:
         """The common initial encoder under independently drawn heads."""
@@ -82,7 +89,7 @@ class FedFewPlus(Algorithm[Server]):
         return Server(starts[0].only("encoder"), [start.without("encoder") for start in starts])
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Encoder and heads move by what those who trained them found."""
+        """Encoder and heads move by the weighted updates of the clients that trained them."""
         mu = self.mu * self.anneal ** ((clients.round - 1) / max(clients.rounds - 1, 1))
         replies = clients.ask(self.train, common=server.common, variants=server.variants, mu=mu)
         if not replies:
@@ -106,7 +113,7 @@ class FedFewPlus(Algorithm[Server]):
     def moved(
         self, number: int, variant: Params, replies: Replies, counts: Mapping[str, float]
     ) -> Params:
-        """One head after its step; it stays where it is if nobody trained it."""
+        """One head after its step; a head that nobody trained stays."""
         changes = [
             (counts[client] * share, change)
             for client, reply in replies.items()
@@ -122,7 +129,7 @@ class FedFewPlus(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, common: Params, variants: list[Params], mu: float) -> Payload:
-        """Measures all models on the training data and trains the one that is drawn by its fit."""
+        """Evaluates all models on the training data and trains the one that is drawn by its fit."""
         common.load_into(client.model)
         seen = features_of(client)
         losses = [self.loss(client, variant, seen) for variant in variants]
@@ -151,20 +158,20 @@ class FedFewPlus(Algorithm[Server]):
         }
 
     def fit_own_head(self, client: Client, best: Params, seen: Examples) -> Params:
-        """The client's own head, at first the best that came, after a training on the encoder."""
+        """The client's own head, at first the best received one, after training on the features."""
         client.state.get(OWN, self.adapted(client, best)).load_into(client.model)
         self.local.run(client, objective=losses_of_features, only=AFTER_ENCODER, examples=seen)
         return Params.of(client.model).without("encoder")
 
     def loss(self, client: Client, variant: Params, seen: Examples) -> float:
-        """How badly a model does."""
+        """The loss of a model on the training data."""
         self.adapted(client, variant).load_into(client.model)
         if self.share_encoder:
             return self.local.loss(client, seen, losses_of_features)
         return self.local.loss(client, client.data.train)
 
     def improve(self, client: Client, model: Params, objective: Objective) -> Params:
-        """What local training changes in a model; its shift by the labels cancels out."""
+        """The change of a model by local training; the shift by label frequencies cancels out."""
         start = self.adapted(client, model)
         start.load_into(client.model)
         self.local.run(client, objective=objective)
@@ -177,12 +184,12 @@ class FedFewPlus(Algorithm[Server]):
         return model | {name: model[name] + shift for name, shift in label_shifts(client).items()}
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The model each client chooses, as received."""
+        """The model that each client chooses, as received."""
         return clients.ask(self.test, common=server.common, variants=server.variants)
 
     @on_client
     def test(self, client: Client, common: Params, variants: list[Params]) -> Payload:
-        """Scores of the best model as received, and with the own head in the place of its head."""
+        """Scores of the best model as received, and with the client's own head."""
         common.load_into(client.model)
         candidates = [self.adapted(client, variant) for variant in variants]
         examples = client.data.validation or client.data.train
@@ -194,7 +201,7 @@ class FedFewPlus(Algorithm[Server]):
 
 
 def beside(own: Mapping[str, nn.Module]) -> Objective:
-    """Losses under the client's own head added to those of the model, for the encoder to learn."""
+    """The losses of the model plus those of the client's own head, for the encoder."""
 
     def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
         features = Examples(client.model.encoder(batch.inputs), batch.targets)

@@ -1,7 +1,7 @@
-"""Shared heads that also learn from made-up features, drawn by generators the server trains.
+"""Shared heads that also learn from generated features (FedGen).
 
 Zhu, Hong and Zhou: Data-Free Knowledge Distillation for Heterogeneous Federated Learning,
-ICML 2021, Algorithm 1, for clients that share heads only.
+ICML 2021. `round` is one round of Algorithm 1, for clients that share heads only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Count, NotNegative, Positive
 from consort.core.messages import Payload, Replies
@@ -26,12 +27,11 @@ from consort.training.local import LocalTraining
 from consort.training.objectives import Objective, task_losses
 from consort.training.optimizers import make_optimizer
 
-MODEL = "model"
 Tensors = dict[str, Tensor]
 
 
 class Maker(nn.Module):
-    """Makes features of labels and noise: one hidden layer with BatchNorm."""
+    """The generator G: from a label and noise to features, with one hidden layer and BatchNorm."""
 
     def __init__(self, noise: int, labels: int, hidden: int, features: int) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class Maker(nn.Module):
         self.output = nn.Linear(hidden, features)
 
     def forward(self, labels: Tensor, generator: Generator) -> Tensor:
-        """One feature vector for each label; the noise is even between 0 and 1."""
+        """One feature vector for each label; the noise is uniform between 0 and 1."""
         noise = torch.rand(len(labels), self.noise, generator=generator)
         known = F.one_hot(labels, self.labels).to(noise.dtype)
         features: Tensor = self.output(self.norm(self.hidden(torch.cat([noise, known], 1))).relu())
         return features
 
     def draw_weights(self, generator: Generator) -> None:
-        """Initial weights like those of any linear layer, from a generator of our own."""
+        """Draws initial weights like those of any linear layer from the given generator."""
         for layer in (self.hidden, self.output):
             limit = layer.in_features**-0.5
             for parameter in layer.parameters():
@@ -66,7 +66,7 @@ class Server:
 
 @dataclass(frozen=True)
 class FedGen(Algorithm[Server]):
-    """Averages heads; generators learn to make features they all know, and teach them."""
+    """Averages heads; clients also train on features of generators that learn from all heads."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -76,16 +76,16 @@ class FedGen(Algorithm[Server]):
     """Weight of the loss on generated features."""
     noise: Count = 512
     hidden: Count = 512
-    """Sizes of a generator: the noise it begins with, its hidden layer."""
+    """The sizes of a generator's noise and of its hidden layer."""
     server_steps: Count = 100
     server_lr: Positive = 0.005
 
     def start(self, roster: Roster) -> Server:
-        """The common initial heads, if the server can compute what they do."""
+        """The common initial heads, which the server must be able to compute."""
         return Server(linear_heads(roster, "fedgen"), {}, {})
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; heads are averaged, and generators learn from all heads together."""
+        """All clients train; heads are averaged, and generators learn from all heads together."""
         replies = clients.ask(self.train, **vars(server))
         heads = replies.mean("heads", weight="examples")
         labels, makers = dict(server.labels), dict(server.makers)
@@ -101,13 +101,13 @@ class FedGen(Algorithm[Server]):
         return Server(heads, makers, labels)
 
     def maker(self, heads: Params, task: str) -> Maker:
-        """A generator of the size that a task's head asks for, with any weights."""
+        """A generator of the size that a task's head needs, with arbitrary weights."""
         return Maker(self.noise, label_count(heads, task), self.hidden, feature_count(heads, task))
 
     def teach(
         self, maker: Maker, replies: Replies, task: str, labels: Tensor, random: Generator
     ) -> None:
-        """Steps towards features of which all heads, weighted by examples, know the labels."""
+        """Trains a generator so that all heads, weighted by examples, find the labels."""
         voters = [
             (reply["heads"].only(f"heads.{task}"), reply["examples"]) for reply in replies.values()
         ]
@@ -126,7 +126,7 @@ class FedGen(Algorithm[Server]):
     def train(
         self, client: Client, heads: Params, makers: dict[str, Tensors], labels: Tensors
     ) -> Payload:
-        """Local epochs under the global heads, which see generated features as well."""
+        """Local epochs with the global heads, on generated features as well."""
         counts = {
             task: count_labels(client, task, label_count(heads, task)) for task in client.tasks
         }
@@ -159,18 +159,18 @@ class FedGen(Algorithm[Server]):
         return objective
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The global heads on each client's own encoder."""
+        """The global heads on every client's own encoder."""
         return clients.ask(self.test, heads=server.heads)
 
     @on_client
     def test(self, client: Client, heads: Params) -> Payload:
-        """Scores of the own encoder under the global heads."""
+        """Scores of the client's own encoder with the global heads."""
         install(client, heads)
         return {"personal": client.score()}
 
 
 def install(client: Client, heads: Params) -> None:
-    """The global heads on this client's own encoder."""
+    """Loads the client's own encoder and the global heads."""
     client.recall(MODEL)
     heads.load_into(client.model)
 
@@ -182,18 +182,18 @@ def feature_count(heads: Params, task: str) -> int:
 
 
 def label_count(heads: Params, task: str) -> int:
-    """How many labels a task's head tells apart: a single logit, two."""
+    """How many labels a task's head distinguishes: two if it has a single logit."""
     *_, last = weights(heads, task)
     return max(len(last), 2)
 
 
 def weights(heads: Params, task: str) -> list[Tensor]:
-    """The matrices of a task's head, from the features on."""
+    """The weight matrices of a task's head, from the features to the output."""
     return [tensor for tensor in heads.only(f"heads.{task}").values() if tensor.ndim == 2]
 
 
 def count_labels(client: Client, task: str, labels: int) -> Tensor:
-    """How often each label occurs in the training data; a negative one is none."""
+    """How often each label occurs in the training data; a negative label stands for none."""
     target = client.data.train.targets[task]
     if target.ndim != 1 or target.is_floating_point():
         raise Failure(
@@ -213,5 +213,5 @@ def total_labels(replies: Replies) -> Tensors:
 
 
 def draw(labels: Tensor, count: int, random: Generator) -> Tensor:
-    """So many labels, each as likely as it is frequent."""
+    """`count` labels, drawn by their frequency."""
     return torch.multinomial(labels, count, replacement=True, generator=random)

@@ -1,18 +1,16 @@
-"""Heads that are trained on the server, with the mean features of everybody's classes.
+"""Global heads that the server trains on the clients' class means (FedGH).
 
 Yi, Wang, Liu, Shi and Yu: FedGH: Heterogeneous Federated Learning with Generalized Global Header,
-ACM Multimedia 2023, Algorithm 1.
+ACM Multimedia 2023. `round` is one round of Algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Generator, Tensor
 
-from consort.algorithms.fedproto import as_examples, prototypes_of
+from consort.algorithms._prototypes import as_examples, fitted, prototypes_of
 from consort.algorithms.lg_fedavg import LGFedAvg, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import Count, NotNegative
@@ -20,27 +18,26 @@ from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.errors import Failure, NoReplies
+from consort.errors import NoReplies
 from consort.training.client import Client
 from consort.training.linear_heads import class_loss, head_output, linear_heads
 from consort.training.local import LocalTraining
 from consort.training.objectives import features_of
-from consort.training.optimizers import make_optimizer
 
 
 @dataclass(frozen=True)
 class FedGH(LGFedAvg):
-    """Global heads under private encoders: the server trains them on prototypes of classes."""
+    """Global heads on private encoders: the server trains the heads on prototypes of classes."""
 
     server_epochs: Count = 100
     server_lr: NotNegative = 0.01
 
     def start(self, roster: Roster) -> Server:
-        """The common initial heads, if the server can compute what they do."""
+        """The common initial heads, which the server must be able to compute."""
         return Server(linear_heads(roster, "fedgh"))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; then the heads learn the classes of all prototypes that were sent."""
+        """All clients train; then the server trains the heads on all prototypes that they sent."""
         replies = clients.ask(self.train, heads=server.heads)
         if not replies:
             raise NoReplies("no client trained")
@@ -51,7 +48,7 @@ class FedGH(LGFedAvg):
         return Server(heads)
 
     def learn(self, head: Params, sent: Examples, task: str, generator: Generator) -> Params:
-        """One task's head after epochs on the prototypes that were sent."""
+        """One task's head after epochs on the prototypes."""
 
         def loss(head: Params, batch: Examples) -> Tensor:
             return class_loss(head_output(head, batch.inputs), batch.targets[task])
@@ -61,25 +58,6 @@ class FedGH(LGFedAvg):
 
     @on_client
     def train(self, client: Client, heads: Params) -> Payload:
-        """Local epochs under the global heads; mean features as in testing are sent."""
+        """Local epochs with the global heads; prototypes are computed in evaluation mode."""
         self.trained(client, heads)
         return {"prototypes": prototypes_of(client, features_of(client)) if client.examples else {}}
-
-
-def fitted(
-    params: Params,
-    loss: Callable[[Params, Examples], Tensor],
-    batches: Iterable[Examples],
-    lr: float,
-) -> Params:
-    """Parameters after a step of gradient descent on every batch, on the server."""
-    optimizer = make_optimizer("sgd")
-    moving = Params({name: tensor.clone().requires_grad_() for name, tensor in params.items()})
-    leaves = list(moving.values())
-    values = [leaf.detach() for leaf in leaves]
-    for batch in batches:
-        found = loss(moving, batch)
-        if not found.isfinite():
-            raise Failure(f"the server's loss became {found.item()}: lower server_lr = {lr}")
-        optimizer.step(values, list(torch.autograd.grad(found, leaves)), lr)
-    return Params(dict(zip(moving, values, strict=True)))

@@ -1,15 +1,19 @@
-"""FedHCA² among kinds of clients, by directions, with a guard.
+"""FedHCA² between groups of clients, by directions, with a guard.
 
-Our own variation. Clients that are alike have one model, heads included, and count as one. Kinds of
-clients exchange as published, but compare directions: where updates are short, attention by dot
-products is nearly uniform, and weights that are learnt from them hardly move; a client with many
-steps decides for all. What is added to a model is judged by the clients' own validation data, of
-which they tell one number. The recipe fedhca2/ablation runs it without each of these ideas.
+Our variation of Lu et al.: FedHCA², CVPR 2024 (see `fedhca2`). It differs in six ways, each of
+which an option switches off, as the recipe fedhca2/ablation does:
+
+- `as_one`: clients with the same tasks and architecture are one group with one model, heads
+  included; groups take the place of clients in Algorithms 1 and 2.
+- `temperature`: attention is by cosine. By dot products it is nearly uniform if updates are short.
+- `stages`: every stage of the encoder has its own alpha.
+- `cosine`: alpha and beta are learnt from cosines. From dot products they hardly move.
+- `per_step`: in U, updates count as if all had taken as many steps; else the longest dominates.
+- `guard`: a group whose validation loss has risen by what was added takes half as much.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,43 +24,42 @@ import torch
 from torch import Tensor
 
 from consort.aggregation.conflict_averse import conflict_averse_factors
-from consort.aggregation.cross_attention import Regard, attend
-from consort.algorithms.fedavg_parts import ENCODER, travelling
-from consort.algorithms.fedhca2 import START, FedHCA2, Server, Weights, owed_to, whole
+from consort.aggregation.cross_attention import AttentionShares, attend
+from consort.aggregation.min_norm import grams, total_gram
+from consort.algorithms._guard import remember, setback
+from consort.algorithms._parts import DECODERS, ENCODER, entries_for, travelling
+from consort.algorithms._per_task import by_group
+from consort.algorithms.fedhca2 import START, FedHCA2, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import NotNegative
 from consort.core.messages import Payload, Replies
-from consort.core.params import BUFFERS, Params, has_role
+from consort.core.params import BUFFERS, has_role, weighted_sum
 from consort.core.roster import Roster
-from consort.data.examples import Examples
 from consort.training.client import Client
-from consort.training.local import LocalTraining
-
-REACHED = "loss reached"
 
 
 @dataclass(frozen=True)
 class FedHCA2Plus(FedHCA2):
-    """FedHCA² among kinds of clients by directions; who was set back takes less."""
+    """FedHCA² between groups of clients, by directions; a group that was set back takes less."""
 
     private: ClassVar[tuple[str, ...]] = ("buffers",)
 
     as_one: bool = True
-    """Whether clients that are alike have one model, heads included, or each its own."""
+    """Whether clients with the same tasks have one model, heads included, or each its own."""
     hyper_lr: NotNegative = 0.02
     temperature: NotNegative = 0.3
     """Decoders attend by softmax(cosine / temperature); with 0, by dot products as published."""
     stages: bool = True
-    """Whether every stage of an encoder has a weight of its own, or the encoder one."""
+    """Whether every stage of an encoder has its own alpha, or the encoder has one."""
     cosine: bool = True
     """Whether weights are learnt from cosines, or from dot products as published."""
     per_step: bool = True
-    """Whether encoders agree on what everybody would do in the same number of steps."""
+    """Whether updates count in U as if all clients had taken the same number of steps."""
     guard: bool = True
     """Whether a client's weights are halved where what was added has raised its loss."""
 
     def start(self, roster: Roster) -> Server:
-        """The initial model of every kind; heads stay with a client that is the only one."""
+        """The initial model of every group; heads stay with a client that is alone in its own."""
         server = super().start(roster)
         alike = server.alike if self.as_one else {client: client for client in roster.ids}
         count = Counter(alike.values())
@@ -64,113 +67,65 @@ class FedHCA2Plus(FedHCA2):
         models = {k: model if count[k] > 1 else travelling(model) for k, model in models.items()}
         return replace(
             server,
-            owed={client: {START: models[kind]} for client, kind in alike.items()},
-            weights={kind: server.weights[kind] for kind in models},
-            speeds={kind: server.speeds[kind] for kind in models},
+            owed={client: {START: models[group]} for client, group in alike.items()},
+            weights={group: server.weights[group] for group in models},
+            speeds={group: server.speeds[group] for group in models},
             alike=alike,
         )
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains the model of its kind; then kinds exchange."""
-        replies = clients.ask(self.train, owed=owed_to(server, clients))
-        kinds = as_one(replies, server.alike)
-        after = self.exchanged(server, kinds, clients)
-        models = {
-            kind: self.with_added(server.owed[kind][START] + answer["update"], after.owed[kind])
-            for kind, answer in kinds.items()
-        }
-        renewed = {c: {START: models[k]} for c, k in server.alike.items() if k in models}
-        return replace(after, owed=server.owed | renewed)
+        """As FedHCA², with groups in the place of clients; the server itself adds U and A."""
+        answers = clients.ask(self.train, owed=entries_for(server.owed, clients))
+        replies = self.of_groups(answers, server.alike)
+        delta_E = {k: reply["update"].only(ENCODER) for k, reply in replies.items()}
+        delta_D = {k: reply["update"].only(DECODERS) for k, reply in replies.items()}
+        last_U = [server.common] if server.attended else []
+        products = grams([*delta_E.values(), *last_U], self.part_of)
+        weights, speeds = self.learn(server, delta_D, products, self.cosine)
+        for k, reply in replies.items():
+            if self.guard and reply.get("setback", 0.0) > 0:
+                weights[k] = {part: weight / 2 for part, weight in server.weights[k].items()}
+                speeds[k] = dict.fromkeys(weights[k], 0.0)
+        U = weighted_sum(list(delta_E.values()), self.factors(replies, products).tolist())
+        A = attend(delta_D, self.temperature, attention := AttentionShares())
+        owed = dict(server.owed)
+        for k, reply in replies.items():
+            model = server.owed[k][START] + reply["update"]
+            model |= self.add(travelling(model), U | A[k], weights[k])
+            owed |= {i: {START: model} for i, group in server.alike.items() if group == k}
+        self.note(clients, {k: weights[k] for k in replies}, attention)
+        return Server(owed, weights, speeds, U, A, server.alike)
 
-    def with_added(self, model: Params, owed: Payload) -> Params:
-        """A model and what others contribute to its encoder and decoders."""
-        return model | self.plus(travelling(model), owed["added"], owed["shares"])
+    def of_groups(self, answers: Replies, alike: Mapping[str, str]) -> Replies:
+        """One answer per group: the mean of its clients' answers, updates weighted by steps."""
+        found = {}
+        for k, group in by_group(answers, alike).items():
+            steps = {client: max(number, 1) for client, number in group.each("steps").items()}
+            found[k] = {"update": group.mean("update", steps), "steps": fmean(steps.values())}
+            if setbacks := [reply["setback"] for reply in group.values() if "setback" in reply]:
+                found[k]["setback"] = fmean(setbacks)
+        return Replies(found)
 
     def part_of(self, name: str) -> str:
         """The stage or layer that a parameter shares its weight with."""
-        if not (self.stages and has_role(name, ENCODER)):
-            return super().part_of(name)
-        return stage(name)
-
-    def learnt(
-        self,
-        server: Server,
-        replies: Replies,
-        decoders: Mapping[str, Params],
-        products: Mapping[str, Tensor],
-    ) -> tuple[dict[str, Weights], dict[str, Weights]]:
-        """One step as published; but whoever was set back takes half as much from now on."""
-        weights, speeds = super().learnt(server, replies, decoders, products)
-        for client, reply in replies.items():
-            if self.guard and reply.get("setback", 0.0) > 0:
-                weights[client] = {p: w / 2 for p, w in server.weights[client].items()}
-                speeds[client] = dict.fromkeys(weights[client], 0.0)
-        return weights, speeds
-
-    def slope(self, products: Tensor, place: int) -> float:
-        """Between -1 and 1, however short the updates have become."""
-        slope = super().slope(products, place)
-        if not self.cosine:
-            return slope
-        lengths = math.sqrt(float(products[-1, -1]) * float(products[place, place]))
-        return slope / lengths if lengths else 0.0
+        return stage(name) if self.stages and has_role(name, ENCODER) else super().part_of(name)
 
     def factors(self, replies: Replies, products: Mapping[str, Tensor]) -> Tensor:
-        """Updates count as if everybody had taken the mean number of steps."""
-        if not self.per_step:
-            return super().factors(replies, products)
+        """The factor of every Δθ in U."""
         steps = torch.tensor(list(replies.each("steps").values()), dtype=torch.float64)
-        scales = steps.mean() / steps
-        scaled = scales[:, None] * whole(products, len(replies)) * scales
-        return scales * conflict_averse_factors(scaled, self.c, self.rescale)
-
-    def attended(self, decoders: Mapping[str, Params], regard: Regard) -> dict[str, Params]:
-        """What decoders see in those that moved in their direction."""
-        return attend(decoders, self.temperature, regard)
+        scales = steps.mean() / steps if self.per_step else torch.ones_like(steps)
+        scaled = scales[:, None] * total_gram(products, len(replies)) * scales
+        return scales * (conflict_averse_factors(scaled, self.c) / (1 + self.c**2))
 
     @on_client
     def train(self, client: Client, owed: Payload) -> Payload:
-        """Local epochs as published, and what validation data say of what was owed."""
+        """Local epochs as published, and the setback on validation data by what was received."""
         before = self.install(client, owed)
         told = setback(client, self.local) if self.guard else {}
         steps = self.local.run(client).steps
         if self.guard:
             remember(client, self.local)
         return self.answer(client, owed, before) | {"steps": steps} | told
-
-
-def as_one(replies: Replies, alike: Mapping[str, str]) -> Replies:
-    """One answer for all clients of a kind: the mean of theirs, by their steps."""
-    found = {}
-    for kind in dict.fromkeys(alike[client] for client in replies):
-        group = Replies({c: reply for c, reply in replies.items() if alike[c] == kind})
-        steps = {client: max(number, 1) for client, number in group.each("steps").items()}
-        found[kind] = {"update": group.mean("update", steps), "steps": fmean(steps.values())}
-        if setbacks := [reply["setback"] for reply in group.values() if "setback" in reply]:
-            found[kind]["setback"] = fmean(setbacks)
-    return Replies(found)
-
-
-def setback(client: Client, local: LocalTraining) -> Payload:
-    """How much worse the model is than the one the client had when it had trained last."""
-    if REACHED not in client.state:
-        return {}
-    return {"setback": validation_loss(client, local) - client.state[REACHED]}
-
-
-def remember(client: Client, local: LocalTraining) -> None:
-    """Keeps how good the model is that the client has trained."""
-    client.state[REACHED] = validation_loss(client, local)
-
-
-def validation_loss(client: Client, local: LocalTraining) -> float:
-    """On the validation data, or on the training data where there are none."""
-    return local.loss(client, judges(client))
-
-
-def judges(client: Client) -> Examples:
-    """The examples by which a client judges models."""
-    return client.data.validation or client.data.train
 
 
 def stage(name: str) -> str:

@@ -1,7 +1,7 @@
-"""A small common model and private large ones distil each other; it travels compressed.
+"""Mutual distillation of private models and a small common one, sent compressed (FedKD).
 
 Wu, Wu, Lyu, Huang and Xie: Communication-efficient federated learning via knowledge distillation,
-Nature Communications 13, 2022, Algorithm 1.
+Nature Communications 13, 2022. `round` is one round of Algorithm 1.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from consort.aggregation.low_rank import compress, expand
+from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Positive, Share
 from consort.core.messages import Payload, Replies
@@ -26,12 +27,12 @@ from consort.training.distillation import clip_apart, divergence
 from consort.training.local import LocalTraining
 from consort.training.objectives import Objective
 
-MODEL, COMPANION, BRIDGE = "model", "companion", "bridge"
+COMPANION, BRIDGE = "companion", "bridge"
 _GUARD = 1e-8
 
 
 class Bridged(MultiTaskModel):
-    """A client's model and its companion, with a linear map from the features of the second."""
+    """A client's model (mentor) and its companion (mentee), with a linear map between features."""
 
     def __init__(self, model: MultiTaskModel, weight: Tensor) -> None:
         heads, decoders = (dict(part.items()) for part in (model.heads, model.decoders))
@@ -39,7 +40,7 @@ class Bridged(MultiTaskModel):
         self.companion = model.companion
         self.bridge = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
         self.bridge.weight = nn.Parameter(weight.clone())
-        # Both are left in testing mode: whoever trains one of them next sets all its parts anew.
+        # Both are left in evaluation mode: training sets the mode of all parts of a model.
         model.eval()
         self.eval()
 
@@ -53,7 +54,7 @@ class Server:
 
 @dataclass(frozen=True)
 class FedKD(Algorithm[Server]):
-    """Mutual distillation of outputs and features, the stronger the better both models are."""
+    """Mutual distillation of outputs and features, divided by the sum of both models' losses."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads", BRIDGE)
@@ -62,18 +63,18 @@ class FedKD(Algorithm[Server]):
     companion: dict[str, Any] = field(default_factory=dict)
     """The common model, as a table; without one, the smallest of the clients' own."""
     first_energy: Share = 0.95
-    """The share of its squared singular values that a matrix keeps on the way in round 1."""
+    """The share of the squared singular values of a matrix that is sent in round 1: T_start."""
     last_energy: Share = 0.98
-    """The same in the last round; between them it rises evenly."""
+    """The same in the last round, T_end; in between it grows linearly."""
     clip: Positive = 10.0
-    """Largest norm of a step's gradient, of each model by itself."""
+    """Largest norm of a step's gradient, of each model by itself; the default is HtFLlib's."""
 
     def start(self, roster: Roster) -> Server:
         """The initial weights of the common model."""
         return Server(roster.accompanied(self.companion).shared(COMPANION))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains both models; the plain mean of what came of the common one goes on."""
+        """All clients train both models; the plain mean of the common ones is the new one."""
         replies = clients.ask(self.train, companion=self.sent(server.companion, clients))
         shapes = server.companion.shapes
         return Server(mean([expand(short, shapes) for short in replies.each(COMPANION).values()]))
@@ -87,7 +88,7 @@ class FedKD(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, companion: Params) -> Payload:
-        """Local epochs of the own model, the common one and the map between their features."""
+        """Local epochs of the private model, the common one and the map between their features."""
         load(client, companion)
         known = client.state.get(BRIDGE)
         bridged = Bridged(client.model, new_bridge(client) if known is None else known)
@@ -100,9 +101,9 @@ class FedKD(Algorithm[Server]):
         return {COMPANION: self.sent(trained.only(COMPANION), client)}
 
     def mutual_losses(self, bridge: nn.Module) -> Objective:
-        """Both models' losses by task, and what they learn from each other over the sum of these.
+        """Both models' losses by task, and their distillation losses divided by the sum of these.
 
-        The sum is a number here, with no gradient of its own.
+        No gradient flows through the divisor.
         """
 
         def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
@@ -119,25 +120,25 @@ class FedKD(Algorithm[Server]):
         return objective
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The common model as it travels, and every client's own, on its data."""
+        """The common model as sent and every client's private one, on its data."""
         return clients.ask(self.test, companion=self.sent(server.companion, clients))
 
     @on_client
     def test(self, client: Client, companion: Params) -> Payload:
-        """Scores of the common model as received, and of the client's own."""
+        """Scores of the common model as received, and of the private one."""
         load(client, companion)
         return {"global": client.score(client.companion), "personal": client.score()}
 
 
 def load(client: Client, companion: Params) -> None:
-    """The client's own model, and the common one as received."""
+    """Loads the client's private model and the common one as received."""
     client.recall(MODEL)
     shapes = {name: tuple(tensor.shape) for name, tensor in slots(client.model).items()}
     expand(companion, shapes).load_into(client.model)
 
 
 def new_bridge(client: Client) -> Tensor:
-    """A random map from the common model's features to the own ones."""
+    """A random map from the features of the common model to those of the private one."""
     widths: list[Any] = [model.encoder.width for model in (client.model, client.companion)]
     limit = widths[1] ** -0.5
     return torch.empty(*widths).uniform_(-limit, limit, generator=client.generator)

@@ -1,12 +1,13 @@
-"""A step that no client would object to.
+"""A common direction that decreases every client's loss (FedMGDA+).
 
 Hu, Shaloudegi, Zhang and Yu: Federated Learning Meets Multi-objective Optimization, IEEE
-Transactions on Network Science and Engineering 2022, Algorithm 1 (FedMGDA+).
+Transactions on Network Science and Engineering 2022. `round` is one round of Algorithm 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -21,15 +22,18 @@ from consort.training.client import Client
 
 @dataclass(frozen=True)
 class FedMGDA(FedAvg):
-    """Moves along the shortest mixture of the clients' normalised updates (FedMGDA+)."""
+    """Moves along the shortest convex combination of the clients' normalised updates."""
+
+    trains_only_by_steps: ClassVar[bool] = True
 
     epsilon: Probability = 0.1
-    """How far a client's weight may be from its share: 0 is FedAvg's, 1 lets every mixture be."""
+    """How far a client's weight may be from its share of the examples: with 0 weights are those of
+    FedAvg, with 1 every convex combination is allowed."""
     server_lr: Positive = 1.0
-    """The length of a step in which all clients agree."""
+    """The length of the step where all clients have the same direction, the paper's eta."""
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; the weights of the shortest mixture decide where to go."""
+        """Moves by eta times the shortest sum of lambda_i g_i / ||g_i||, near FedAvg's weights."""
         replies = clients.ask(self.train, model=server.model)
         taught = [reply for reply in replies.values() if reply["examples"]]
         updates = [reply["update"].without(BUFFERS) for reply in taught]
@@ -45,7 +49,8 @@ class FedMGDA(FedAvg):
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the global model; the way they went is the answer."""
+        """Local epochs from the global model; the answer is the pseudo-gradient g_i, with its sign
+        reversed."""
         model.load_into(client.model)
         self.local.run(client)
         return {"update": Params.of(client.model) - model, "examples": client.examples}

@@ -1,7 +1,12 @@
-"""Clients with unlike encoders who share what their heads have learnt, if it helps them.
+"""Heterogeneous encoders with shared head updates, applied where they improve all tasks (FedMH).
 
-FedMH: every step follows the shortest combination of the tasks' gradients; the server adds up the
-updates of the heads, client after client, and everyone takes over the sums that improve its tasks.
+FedMH: Federated Learning with Multi-Task Head for Heterogeneous Models in Offline Signature
+Verification (authors not named), Algorithm 1.
+
+Every local step follows the shortest convex combination of the tasks' gradients (Equations 6 and
+7). The server sums up the updates g of the heads, client after client, to G^(m) (Equation 8). Every
+client searches one m per task, among the candidates of Equations 10 and 11, for which subtracting
+G^(m) from its heads is a Pareto improvement (Equation 12 and those after it).
 """
 
 from __future__ import annotations
@@ -15,29 +20,30 @@ from typing import ClassVar, Literal
 import torch
 
 from consort.aggregation.pareto import Choice, all_choices, published_choices, sum_if_improved
+from consort.algorithms._own_model import MODEL, OwnModel
+from consort.algorithms._per_task import note_by_task
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NotNegative
-from consort.core.messages import Payload, Replies
+from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
 from consort.errors import NoReplies
 from consort.training.client import Client
 from consort.training.local import LocalTraining
-from consort.training.objectives import features_of, losses_of_features
+from consort.training.objectives import features_of
 from consort.training.task_weighting import TaskSteps, Weighting
 
-MODEL = "model"
 Losses = Callable[[Choice], Iterable[float]]
-"""Every task's loss with its prefix of the others' updates; -1 stands for the heads as they are."""
+"""The loss of every task if its head takes over G^(m); m = -1 stands for the head as it is."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """Nothing: all that lasts is with the clients."""
+    """Nothing: only clients keep state."""
 
 
 @dataclass(frozen=True)
-class FedMH(Algorithm[Server]):
+class FedMH(OwnModel, Algorithm[Server]):
     """Two heads on any encoder: min-norm steps, and a search among sums of head updates."""
 
     reports: ClassVar[str] = "personal"
@@ -45,41 +51,39 @@ class FedMH(Algorithm[Server]):
 
     local: LocalTraining = LocalTraining()
     weighting: Weighting = "exact"
-    """Where the weights of the tasks come from: the encoder's gradients, or its features'."""
+    """What the weights of the tasks are computed from, see `TaskSteps`."""
     one_by_one: bool = False
-    """Whether the tasks are trained one after the other, the last one first."""
+    """Whether tasks are trained one after the other, the last one first, as in Figure 5."""
     search: Literal["published", "all", "none"] = "published"
-    """The combinations of updates that are tried."""
+    """The candidates: those of Equation 10, all combinations, or none."""
     accept: Literal["first", "best"] = "first"
-    """Whether the first combination that improves is taken, or the one with the smallest sum."""
+    """Whether the first improvement is taken, or the one with the smallest sum of losses."""
     significance: NotNegative = 0.01
-    """The share by which at least one loss must fall."""
+    """The share by which at least one loss must fall, the paper's vartheta."""
     first_prefix: Literal[0, 1] = 0
-    """The smallest prefix that all tasks take together."""
-    cached: bool = True
-    """Whether features are computed once for the whole search; else, as the paper does, once for
-    every choice. It changes no result."""
+    """The smallest m that all tasks take together: 1 as printed in Equation 11, 0 as the costs in
+    Table 12 imply."""
 
     def start(self, roster: Roster) -> Server:
-        """All clients must have the same heads; their encoders are their own affair."""
+        """All clients must have the same heads; their encoders may differ."""
         roster.shared("heads", "decoders")
         return Server()
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everyone trains, the heads' updates are added up, everyone looks for what helps."""
+        """Clients train; the server computes G^(m); clients search and take over updates."""
         replies = clients.ask(self.train)
         if not replies:
             raise NoReplies("no client trained")
         note_by_task(clients, "task_weight", replies, "weights")
         if self.search != "none":
-            sums = list(accumulate(replies.each("update").values()))
-            taken = clients.among(replies).ask(self.take_over, sums=sums)
+            G = list(accumulate(replies.each("update").values()))
+            taken = clients.among(replies).ask(self.take_over, sums=G)
             note_by_task(clients, "updates_taken", taken, "taken")
         return server
 
     @on_client
     def train(self, client: Client) -> Payload:
-        """Local epochs; only what they changed in the heads is sent, as something to subtract."""
+        """Local epochs; the answer is g, the heads before training minus those after it."""
         client.recall(MODEL)
         before = Params.of(client.model).without("encoder")
         steps = TaskSteps(self.weighting)
@@ -99,11 +103,10 @@ class FedMH(Algorithm[Server]):
 
     @on_client
     def take_over(self, client: Client, sums: list[Params]) -> Payload:
-        """Subtracts from each head the sum of updates that the search prefers, or nothing."""
+        """Subtracts from each head the sum G^(m) that the search found, if any."""
         client.recall(MODEL)
         tasks = list(client.tasks)
-        losses = cached_losses if self.cached else literal_losses
-        found = self.look(len(sums), len(tasks), losses(client, sums))
+        found = self.search_for(len(sums), len(tasks), self.losses(client, sums))
         if found is not None:
             model: Params = client.state[MODEL]
             for task, prefix in zip(tasks, found, strict=True):
@@ -112,8 +115,8 @@ class FedMH(Algorithm[Server]):
         taken = [-1] * len(tasks) if found is None else found
         return {"taken": dict(zip(tasks, taken, strict=True))}
 
-    def look(self, prefixes: int, tasks: int, losses: Losses) -> Choice | None:
-        """The choice to take, if one is good."""
+    def search_for(self, prefixes: int, tasks: int, losses: Losses) -> Choice | None:
+        """One m per task that improves the losses, or None."""
         choices = (
             all_choices(prefixes, tasks)
             if self.search == "all"
@@ -129,57 +132,28 @@ class FedMH(Algorithm[Server]):
                     break
         return best
 
-    def evaluate(self, server: Server, clients: Clients) -> Replies:  # noqa: ARG002
-        """Every client's own model."""
-        return clients.ask(self.test)
+    def losses(self, client: Client, sums: list[Params]) -> Losses:
+        """Losses on all training data, in evaluation mode.
 
-    @on_client
-    def test(self, client: Client) -> Payload:
-        """Scores of the client's own model."""
-        client.recall(MODEL)
-        return {"personal": client.score()}
+        Features are computed once for the whole search. Every loss depends on one head alone, so it
+        is computed once too, when it is first needed.
+        """
+        heads = client.state[MODEL].without("encoder")
+        seen = features_of(client)
 
-
-def literal_losses(client: Client, sums: list[Params]) -> Losses:
-    """Every choice is a model of its own, which sees all training data."""
-    heads = client.state[MODEL].without("encoder")
-
-    @torch.inference_mode()
-    def losses(choice: Choice) -> list[float]:
-        for task, prefix in zip(client.tasks, choice, strict=True):
+        @cache
+        @torch.inference_mode()
+        def loss(task: str, prefix: int) -> float:
             head_after(heads, sums, task, prefix).load_into(client.model)
-        found = losses_of_features(client, features_of(client))
-        return [loss.item() for loss in found.values()]
+            output = client.model.output(task, seen.inputs)
+            return client.tasks[task].loss(output, seen.targets[task]).item()
 
-    return losses
-
-
-def cached_losses(client: Client, sums: list[Params]) -> Losses:
-    """The same from features that are computed once. Every loss depends on one head alone, so it
-    is computed only once too, when it is asked for."""
-    heads = client.state[MODEL].without("encoder")
-    seen = features_of(client)
-
-    @cache
-    @torch.inference_mode()
-    def loss(task: str, prefix: int) -> float:
-        head_after(heads, sums, task, prefix).load_into(client.model)
-        output = client.model.output(task, seen.inputs)
-        return client.tasks[task].loss(output, seen.targets[task]).item()
-
-    return lambda choice: map(loss, client.tasks, choice)
+        return lambda choice: map(loss, client.tasks, choice)
 
 
 def head_after(model: Params, sums: list[Params], task: str, prefix: int) -> Params:
-    """One task's head and decoder after subtracting a prefix of updates."""
+    """One task's head and decoder minus G^(m), where m is `prefix`."""
     head = model.only(f"heads.{task}", f"decoders.{task}")
     if prefix < 0:
         return head
     return head - Params({name: sums[prefix][name] for name in head})
-
-
-def note_by_task(clients: Clients, name: str, replies: Replies, key: str) -> None:
-    """Keeps a number per client and task in the history."""
-    for task in sorted({task for reply in replies.values() for task in reply[key]}):
-        values = {c: float(r[key][task]) for c, r in replies.items() if task in r[key]}
-        clients.note(name, values, part=task)

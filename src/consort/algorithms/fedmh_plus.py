@@ -1,8 +1,13 @@
-"""Unlike encoders under common heads, which travel in eight bits and learn from forgeries.
+"""Heterogeneous encoders with common heads, sent in eight bits and trained on imitations as well.
 
-Our own variation of FedMH. Every client trains the common heads on an encoder of its own, in steps
-with one backward pass; forgeries teach the head that names users whom they are not from. What
-changed in the heads is averaged. The recipe fedmh/ablation runs it without each of these ideas.
+Our variation of FedMH (see `fedmh`). It differs in these ways, each of which an option changes, as
+the recipe fedmh/ablation does:
+
+- `share`: heads are averaged, in the place of a search among sums of updates.
+- `weighting`: a step has one backward pass.
+- `imitation`: tasks that know imitations, such as forgeries of a user's signature, learn that they
+  are not the real thing.
+- `eight_bits`: heads travel as integers of eight bits, with error feedback.
 """
 
 from __future__ import annotations
@@ -13,52 +18,52 @@ from typing import ClassVar
 from torch import Tensor
 
 from consort.aggregation.eight_bits import Short, restore, shorten
-from consort.algorithms.fedmh import note_by_task
+from consort.algorithms._own_model import MODEL
+from consort.algorithms._per_task import note_by_task
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NotNegative
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
-from consort.domains.signatures.tasks import Identification, imitation_loss
 from consort.errors import NoReplies
-from consort.tasks import Task
+from consort.tasks import Imitated, Task
 from consort.training.client import Client
 from consort.training.local import LocalTraining
 from consort.training.task_weighting import TaskSteps, Weighting
 
-MODEL, UNSENT = "model", "unsent"
+UNSENT = "unsent"
 
 
 @dataclass(frozen=True)
 class Server:
-    """The common heads, unrounded."""
+    """The common heads, not rounded."""
 
     heads: Params
 
 
 @dataclass(frozen=True)
 class FedMHPlus(Algorithm[Server]):
-    """Common heads in eight bits on encoders that stay at home, taught by forgeries too."""
+    """Common heads in eight bits on private encoders, trained on imitations as well."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder",)
 
     local: LocalTraining = LocalTraining()
     weighting: Weighting = "sum"
-    """How the gradients of the tasks are combined."""
+    """How the gradients of the tasks are combined, see `TaskSteps`."""
     imitation: NotNegative = 1.0
-    """Weight of the loss of taking a forgery for the user it imitates."""
+    """Weight of a task's `imitation_loss`, where it has one."""
     eight_bits: bool = True
-    """Whether heads travel as whole numbers of eight bits; what an update lacks is sent later."""
+    """Whether heads travel as integers of eight bits; rounding errors go into the next update."""
     share: bool = True
-    """Whether clients use the common heads, or go on with their own."""
+    """Whether clients use the common heads, or continue with their own."""
 
     def start(self, roster: Roster) -> Server:
-        """The common initial heads; encoders are their clients' own affair."""
+        """The common initial heads; encoders may differ."""
         return Server(roster.shared("heads", "decoders"))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; the heads move by the mean of what changed in them."""
+        """All clients train; the heads move by the mean of their updates, weighted by examples."""
         replies = clients.ask(self.train, heads=self.sent(server.heads))
         if not replies:
             raise NoReplies("no client trained")
@@ -68,7 +73,7 @@ class FedMHPlus(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, heads: Short | Params) -> Payload:
-        """Local epochs of the own encoder and the common heads together."""
+        """Local epochs of the client's own encoder together with the common heads."""
         common = self.received(heads)
         self.install(client, common)
         steps = TaskSteps(self.weighting, self.loss)
@@ -81,33 +86,33 @@ class FedMHPlus(Algorithm[Server]):
         return {"update": sent, "weights": steps.mean_weights(), "examples": client.examples}
 
     def loss(self, task: Task, output: Tensor, target: Tensor) -> Tensor:
-        """A task's own loss; where users are named, forgeries count too."""
+        """A task's loss, plus that of imitations where the task knows any."""
         own = task.loss(output, target)
-        if not (self.imitation and isinstance(task, Identification)):
+        if not (self.imitation and isinstance(task, Imitated)):
             return own
-        return own + self.imitation * imitation_loss(output, target)
+        return own + self.imitation * task.imitation_loss(output, target)
 
     def sent(self, heads: Params) -> Short | Params:
-        """Heads, or what changed in them, as they travel."""
+        """Heads, or their update, as they travel."""
         return shorten(heads) if self.eight_bits else heads
 
     def received(self, heads: Short | Params) -> Params:
-        """The same after the journey."""
+        """The same as they are received."""
         return heads if isinstance(heads, Params) else restore(heads)
 
     def install(self, client: Client, heads: Params) -> None:
-        """The common heads on this client's own encoder."""
+        """Loads the client's own encoder and the common heads."""
         first = MODEL not in client.state
         client.recall(MODEL)
         if self.share or first:
             heads.load_into(client.model)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The common heads on each client's own encoder."""
+        """The common heads on every client's own encoder."""
         return clients.ask(self.test, heads=self.sent(server.heads))
 
     @on_client
     def test(self, client: Client, heads: Short | Params) -> Payload:
-        """Scores of the own encoder under the common heads."""
+        """Scores of the client's own encoder with the common heads."""
         self.install(client, self.received(heads))
         return {"personal": client.score()}

@@ -1,4 +1,4 @@
-"""Personal models as related tasks: each is small and close to the mean of all.
+"""Personal models as related tasks, regularised towards their mean (FedMTL).
 
 The mean-regularised case of Smith, Chiang, Sanjabi and Talwalkar: Federated Multi-Task Learning
 (MOCHA), NeurIPS 2017, after Evgeniou and Pontil: Regularized Multi-Task Learning, KDD 2004.
@@ -32,9 +32,10 @@ class Server:
 
 @dataclass(frozen=True)
 class FedMTL(Algorithm[Server]):
-    """Personal models whose squared distances to their mean, and lengths, are penalised."""
+    """Personal models with penalties on their squared distance to the mean and their length."""
 
     reports: ClassVar[str] = "personal"
+    trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
     lambda1: NotNegative = 0.01
@@ -43,18 +44,18 @@ class FedMTL(Algorithm[Server]):
     """Weight of the squared length of the model."""
 
     def start(self, roster: Roster) -> Server:
-        """The common initial model in the place of the mean."""
+        """The common initial model stands for the mean."""
         return Server(roster.shared(), {})
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains its own model; those of the absent still count in the mean."""
+        """All clients train; the last models of absent clients still count in the mean."""
         replies = clients.ask(self.train, mean=server.mean)
         models = dict(sorted((server.models | replies.each("model")).items()))
         return Server(mean(list(models.values())), models)
 
     @on_client
     def train(self, client: Client, mean: Params) -> Payload:
-        """Local epochs of the own model, under the penalty."""
+        """Local epochs of the personal model with the penalties."""
         client.state.get("model", mean).load_into(client.model)
         self.local.run(client, adjust=self.penalty(mean))
         client.state["model"] = Params.of(client.model)
@@ -73,11 +74,11 @@ class FedMTL(Algorithm[Server]):
         return adjust
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """Every client's own model on its own data."""
+        """Every client's personal model on its own data."""
         return clients.ask(self.test, mean=server.mean)
 
     @on_client
     def test(self, client: Client, mean: Params) -> Payload:
-        """Scores of the own model; of the mean, before there is one."""
+        """Scores of the personal model, or of the mean for a client that has not trained yet."""
         client.state.get("model", mean).load_into(client.model)
         return {"personal": client.score()}

@@ -1,7 +1,8 @@
-"""A shared encoder under personal heads.
+"""A shared encoder with personal heads (FedPer).
 
 Arivazhagan, Aggarwal, Singh and Choudhary: Federated Learning with Personalization Layers,
-arXiv 1912.00818, 2019, Algorithms 1 and 2.
+arXiv 1912.00818, 2019. `round` is Algorithm 1 (server), `train` Algorithm 2 (client), with the
+encoder as base layers and decoders and heads as personalisation layers.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ class Server:
 
 @dataclass(frozen=True)
 class FedPer(Algorithm[Server]):
-    """Averages encoders only: heads stay with their clients, which may have other labels."""
+    """Averages encoders only: heads stay with their clients, whose labels may differ."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("decoders", "heads")
     averages: ClassVar = {"encoder": "examples"}
+    trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
 
@@ -39,13 +41,13 @@ class FedPer(Algorithm[Server]):
         return Server(roster.shared("encoder"))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; the mean encoder is the new global one."""
+        """All clients train; the mean encoder, weighted by examples, is the new global one."""
         replies = clients.ask(self.train, encoder=server.encoder)
         return Server(replies.mean("encoder", weight="examples"))
 
     @on_client
     def train(self, client: Client, encoder: Params) -> Payload:
-        """Local epochs of the global encoder and the own head together."""
+        """Local epochs of the global encoder together with the client's own heads."""
         self.install(client, encoder)
         self.fit(client)
         trained = Params.of(client.model)
@@ -53,16 +55,16 @@ class FedPer(Algorithm[Server]):
         return {"encoder": trained.only("encoder"), "examples": client.examples}
 
     def fit(self, client: Client) -> None:
-        """Encoder and head move together."""
+        """Trains encoder and heads together."""
         self.local.run(client)
 
     def install(self, client: Client, encoder: Params) -> None:
-        """The global encoder under this client's own head."""
+        """Loads the global encoder beneath the client's own heads."""
         client.recall("personal")
         encoder.load_into(client.model)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The global encoder under each client's own head."""
+        """The global encoder with every client's own heads."""
         return clients.ask(self.test, encoder=server.encoder)
 
     @on_client

@@ -1,4 +1,4 @@
-"""Federated averaging with a pull towards the global model.
+"""Federated averaging with a proximal term (FedProx).
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith: Federated Optimization in Heterogeneous
 Networks, MLSys 2020, Algorithm 2.
@@ -7,6 +7,7 @@ Networks, MLSys 2020, Algorithm 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import batchable, on_client
@@ -21,12 +22,15 @@ from consort.training.objectives import pull_towards
 class FedProx(FedAvg):
     """FedAvg whose clients minimise their loss plus mu/2 times the squared distance to it."""
 
+    trains_only_by_steps: ClassVar[bool] = True
+
     mu: NotNegative = 0.01
+    """Weight of the proximal term: 0 is FedAvg."""
 
     @batchable
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the global model, pulled back to it at every step."""
+        """Local epochs on h_k(w; w^t) = F_k(w) + mu/2 ||w - w^t||², from the global model w^t."""
         model.load_into(client.model)
         self.local.run(client, adjust=pull_towards(model, self.mu))
         return {"model": Params.of(client.model), "examples": client.examples}

@@ -1,7 +1,8 @@
-"""One encoder for all, and from time to time one decoder and head for every task.
+"""One encoder for all, and every few rounds one decoder and head per task (FeSTA).
 
 Park, Kim, Kim, Kim and Ye: Federated Split Vision Transformer for COVID-19 CXR Diagnosis using
-Task-Agnostic Training (FeSTA), NeurIPS 2021, adapted as in Lu et al.: FedHCA², CVPR 2024.
+Task-Agnostic Training, NeurIPS 2021, adapted as in Lu et al.: FedHCA², CVPR 2024, supplement C: the
+encoder is the shared body, a client's decoders and heads are its tail.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ENCODER = "encoder"
 
 @dataclass(frozen=True)
 class Server:
-    """The global encoder, and for some clients what shall take the place of their tails."""
+    """The global encoder, and by client the averaged tails that are still to be sent."""
 
     encoder: Params
     tails: dict[str, Params]
@@ -40,14 +41,14 @@ class FedSTA(Algorithm[Server]):
 
     local: LocalTraining = LocalTraining()
     every: Count = 10
-    """The rounds from one mean of decoders and heads to the next."""
+    """The number of rounds between two averages of tails."""
 
     def start(self, roster: Roster) -> Server:
         """The common initial encoder."""
         return Server(roster.shared(ENCODER), {})
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; encoders are averaged, and in some rounds tails."""
+        """All clients train; encoders are averaged, and every few rounds also tails."""
         due = clients.round % self.every == 0
         tails = tails_for(server, clients)
         replies = clients.ask(self.train, encoder=server.encoder, tail=tails, due=due)
@@ -57,7 +58,7 @@ class FedSTA(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, encoder: Params, tail: Params, due: bool) -> Payload:
-        """Local epochs of the global encoder and the own tail; the tail is sent if it is due."""
+        """Local epochs of the global encoder and the client's tail, which is sent if it is due."""
         self.install(client, encoder, tail)
         self.local.run(client)
         trained = Params.of(client.model)
@@ -66,30 +67,30 @@ class FedSTA(Algorithm[Server]):
         return {ENCODER: trained.only(ENCODER), "tail": sent, "examples": client.examples}
 
     def install(self, client: Client, encoder: Params, tail: Params) -> None:
-        """The global encoder under the own tail, or under the one that takes its place."""
+        """Loads the global encoder and the client's tail, replaced by the received one if any."""
         client.recall("tail")
         tail.load_into(client.model)
         encoder.load_into(client.model)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The global encoder under everybody's tail."""
+        """The global encoder with every client's tail."""
         tails = tails_for(server, clients)
         return clients.ask(self.test, encoder=server.encoder, tail=tails)
 
     @on_client
     def test(self, client: Client, encoder: Params, tail: Params) -> Payload:
-        """Scores of the client's own model."""
+        """Scores of the client's personal model."""
         self.install(client, encoder, tail)
         return {"personal": client.score()}
 
 
 def tails_for(server: Server, clients: Clients) -> Each:
-    """What shall take the place of tails; nothing where they stay."""
+    """To every client the averaged tail that it has not received yet, if any."""
     return Each({client: server.tails.get(client, Params({})) for client in clients.ids})
 
 
 def task_means(tails: dict[str, Params]) -> dict[str, Params]:
-    """Every client's tail with each tensor averaged over those of the same name and shape."""
+    """Every client's tail, its tensors averaged over those of the same name and shape."""
     alike: dict[tuple[str, tuple[int, ...]], list[Params]] = defaultdict(list)
     for tail in tails.values():
         for name, tensor in tail.items():

@@ -1,7 +1,8 @@
-"""Global prototypes that are trained to keep apart.
+"""Global prototypes that the server trains with a margin between classes (FedTGP).
 
 Zhang, Liu, Hua and Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced
-Contrastive Learning for Data and Model Heterogeneity in Federated Learning, AAAI 2024, Algorithm 1.
+Contrastive Learning for Data and Model Heterogeneity in Federated Learning, AAAI 2024. `round` is
+one round of Algorithm 1.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from consort.algorithms.fedgh import fitted
-from consort.algorithms.fedproto import (
-    MODEL,
+from consort.algorithms._own_model import MODEL, OwnModel
+from consort.algorithms._prototypes import (
     Prototypes,
     as_examples,
     class_means,
+    fitted,
     prototypes_of,
     pull,
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Count, NotNegative
-from consort.core.messages import Payload, Replies
+from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
 from consort.data.examples import Examples
@@ -37,14 +38,14 @@ from consort.training.objectives import features_of, losses_of_features
 
 @dataclass(frozen=True)
 class Server:
-    """By task: the network that makes prototypes, and what it makes for every class."""
+    """By task: the network that generates prototypes, and the prototype of every class."""
 
     makers: dict[str, Params]
     prototypes: Prototypes
 
 
 @dataclass(frozen=True)
-class FedTGP(Algorithm[Server]):
+class FedTGP(OwnModel, Algorithm[Server]):
     """FedProto whose global prototypes the server trains, with a margin between classes."""
 
     reports: ClassVar[str] = "personal"
@@ -54,17 +55,17 @@ class FedTGP(Algorithm[Server]):
     strength: NotNegative = 1.0
     """Weight of the pull towards the global prototypes, the paper's lambda."""
     largest_margin: NotNegative = 100.0
-    """The margin is never wider, the paper's tau."""
+    """The upper bound of the margin, the paper's tau."""
     server_epochs: Count = 100
     server_lr: NotNegative = 0.01
 
     def start(self, roster: Roster) -> Server:
-        """All clients must have the same heads, so as many features; nothing is known yet."""
+        """No prototypes yet; all clients must have the same heads, and so as many features."""
         roster.shared("heads", "decoders")
         return Server({}, {})
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; then the global prototypes learn to tell classes apart."""
+        """All clients train; then the server trains the global prototypes on what they sent."""
         replies = clients.ask(self.train, prototypes=server.prototypes)
         if not replies:
             raise NoReplies("no client trained")
@@ -83,7 +84,7 @@ class FedTGP(Algorithm[Server]):
         return Server(makers, prototypes)
 
     def learn(self, maker: Params, sent: Examples, generator: Generator) -> Params:
-        """Every prototype that was sent shall be closest to that of its class, by the margin."""
+        """Trains the network so that what clients sent is closest to its class, by the margin."""
         means = class_means(sent.inputs, sent.targets["place"])
         margin = min(widest_gap(torch.stack(list(means.values()))), self.largest_margin)
 
@@ -95,7 +96,7 @@ class FedTGP(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, prototypes: Prototypes) -> Payload:
-        """Local epochs with the pull; mean features as in testing are sent."""
+        """Local epochs as in FedProto; prototypes are computed afterwards, in evaluation mode."""
         client.recall(MODEL)
 
         def objective(client: Client, batch: Examples) -> dict[str, Tensor]:
@@ -106,19 +107,9 @@ class FedTGP(Algorithm[Server]):
         client.state[MODEL] = Params.of(client.model)
         return {"prototypes": prototypes_of(client, features_of(client)) if client.examples else {}}
 
-    def evaluate(self, server: Server, clients: Clients) -> Replies:  # noqa: ARG002
-        """Every client's own model."""
-        return clients.ask(self.test)
-
-    @on_client
-    def test(self, client: Client) -> Payload:
-        """Scores of the client's own model."""
-        client.recall(MODEL)
-        return {"personal": client.score()}
-
 
 def new_maker(features: int, generator: Generator) -> Params:
-    """A table without rows yet, and the two layers that every row goes through."""
+    """A table of embeddings, without rows yet, and the two layers that follow it."""
     limit = 1 / math.sqrt(features)
     shapes = {
         "hidden.weight": (features, features),
@@ -134,31 +125,31 @@ def new_maker(features: int, generator: Generator) -> Params:
 
 
 def with_rows(maker: Params, count: int, generator: Generator) -> Params:
-    """The same network with so many rows, the new ones drawn at random."""
+    """The network with `count` embeddings, the new ones drawn at random."""
     rows = maker["rows"]
     new = torch.randn(count - len(rows), rows.shape[1], generator=generator)
     return maker | {"rows": torch.cat([rows, new])}
 
 
 def make(maker: Params) -> Tensor:
-    """One prototype from every row."""
+    """The prototype of every embedding."""
     hidden = F.linear(maker["rows"], maker["hidden.weight"], maker["hidden.bias"]).relu()
     return F.linear(hidden, maker["out.weight"], maker["out.bias"])
 
 
 def contrast(sent: Tensor, prototypes: Tensor, places: Tensor, margin: float) -> Tensor:
-    """Cross entropy of negative distances, of which the right class's is longer by the margin."""
+    """Cross entropy of negative distances, the margin being added to that of the true class."""
     distances = distances_between(sent, prototypes)
     return F.cross_entropy(-(distances + margin * F.one_hot(places, len(prototypes))), places)
 
 
 def widest_gap(means: Tensor) -> float:
-    """The largest distance of a class to the one next to it; none without another class."""
+    """The largest distance of a class to its nearest neighbour; 0 if there is only one class."""
     if len(means) < 2:
         return 0.0
     return distances_between(means, means).fill_diagonal_(torch.inf).amin(1).max().item()
 
 
 def distances_between(left: Tensor, right: Tensor) -> Tensor:
-    """Euclidean; without matrix products, which lose small distances. No slope at zero."""
+    """Euclidean distances, without matrix products, which lose small ones; no gradient at 0."""
     return torch.cdist(left, right, compute_mode="donot_use_mm_for_euclid_dist")

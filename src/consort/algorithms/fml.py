@@ -1,7 +1,7 @@
-"""A common model that all clients train beside their own, each learning from the other.
+"""A common model that clients train beside their own by mutual distillation (FML).
 
 Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu and Wu: Federated Mutual Learning, arXiv
-2006.16765, 2020, Algorithm 1.
+2006.16765, 2020. `round` is one round of Algorithm 1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Positive, Probability
 from consort.core.messages import Payload, Replies
@@ -21,7 +22,7 @@ from consort.training.client import Client
 from consort.training.distillation import clip_apart, divergence
 from consort.training.local import LocalTraining
 
-MODEL, COMPANION = "model", "companion"
+COMPANION = "companion"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Server:
 
 @dataclass(frozen=True)
 class FML(Algorithm[Server]):
-    """Own models of any kind, and a common one that teaches them and is taught by them."""
+    """Private models of any architecture, and a common one that distils with each of them."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads")
@@ -43,23 +44,23 @@ class FML(Algorithm[Server]):
     companion: dict[str, Any] = field(default_factory=dict)
     """The common model, as a table; without one, the smallest of the clients' own."""
     alpha: Probability = 0.5
-    """What the labels weigh for the own model; the rest is what the common one thinks."""
+    """Weight of the labels for the private model; the rest is the distillation loss."""
     beta: Probability = 0.5
-    """What the labels weigh for the common model; the rest is what the own one thinks."""
+    """Weight of the labels for the common model; the rest is the distillation loss."""
     clip: Positive = 10.0
-    """Largest norm of a step's gradient, of each model by itself."""
+    """Largest norm of a step's gradient, of each model by itself; the default is HtFLlib's."""
 
     def start(self, roster: Roster) -> Server:
         """The initial weights of the common model."""
         return Server(roster.accompanied(self.companion).shared(COMPANION))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains both models; the plain mean of the common one goes on."""
+        """All clients train both models; the plain mean of the common ones is the new one."""
         return Server(clients.ask(self.train, companion=server.companion).mean(COMPANION))
 
     @on_client
     def train(self, client: Client, companion: Params) -> Payload:
-        """Local epochs of the own model and of the common one, step by step together."""
+        """Local epochs of the private and the common model, in the same steps."""
         client.recall(MODEL)
         companion.load_into(client.model)
         adjust = clip_apart(self.clip, COMPANION)
@@ -69,7 +70,10 @@ class FML(Algorithm[Server]):
         return {COMPANION: both.only(COMPANION)}
 
     def mutual_losses(self, client: Client, batch: Examples) -> dict[str, Tensor]:
-        """Both models' losses in one sum: neither has a gradient with respect to the other."""
+        """L_private = alpha CE + (1 - alpha) KL and L_common = beta CE + (1 - beta) KL, added up.
+
+        Neither loss has a gradient with respect to the other model.
+        """
         own, common = (model(batch.inputs) for model in (client.model, client.companion))
         losses = {}
         for name, task in client.tasks.items():

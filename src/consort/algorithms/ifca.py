@@ -1,7 +1,7 @@
-"""A few global models; every client trains the one that fits it best.
+"""A few global models, of which every client trains the one that fits it best (IFCA).
 
 Ghosh, Chung, Yin and Ramchandran: An Efficient Framework for Clustered Federated Learning,
-NeurIPS 2020, Algorithm 1 (IFCA) with model averaging.
+NeurIPS 2020. `round` is one round of Algorithm 1 with model averaging.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ class Server:
 
 @dataclass(frozen=True)
 class IFCA(Algorithm[Server]):
-    """FedAvg inside clusters, which clients choose anew in every round by their training loss."""
+    """FedAvg inside clusters; in every round clients choose their cluster by its training loss."""
 
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
     clusters: Count = 3
+    """The number of models, the paper's k."""
 
     def start(self, roster: Roster) -> Server:
-        """Models drawn independently: from equal ones all clients would choose the first."""
+        """Models drawn independently: of equal ones all clients would choose the first."""
         if self.clusters > len(roster.ids):
             raise UsageError(
                 f"ifca cannot form {self.clusters} clusters among {len(roster.ids)} client(s): set "
@@ -45,7 +46,7 @@ class IFCA(Algorithm[Server]):
         return Server(roster.starts(self.clusters))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Every model becomes the mean of what its clients made of it; unchosen ones stay."""
+        """Every model becomes the mean of what its clients trained; one without clients stays."""
         replies = clients.ask(self.train, models=server.models)
         return Server(
             [averaged(model, number, replies) for number, model in enumerate(server.models)]
@@ -53,7 +54,7 @@ class IFCA(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, models: list[Params]) -> Payload:
-        """Local epochs from the model that fits the training data best."""
+        """Local epochs from the model with the smallest loss on the training data."""
         chosen = self.local.choose(client, models, client.data.train)
         self.local.run(client)
         trained = Params.of(client.model)
@@ -65,13 +66,13 @@ class IFCA(Algorithm[Server]):
 
     @on_client
     def test(self, client: Client, models: list[Params]) -> Payload:
-        """Scores of the model that the client would train, as received, and which it is."""
+        """Scores of the model that the client would train, as received, and its number."""
         chosen = self.local.choose(client, models, client.data.train)
         return {"personal": client.score(), "chosen_model": chosen}
 
 
 def averaged(model: Params, cluster: int, replies: Replies) -> Params:
-    """The mean of the models of a cluster, by examples; the old model, if nobody chose it."""
+    """The mean of a cluster's models, weighted by examples; the old one if nobody chose it."""
     chosen = [reply for reply in replies.values() if reply["cluster"] == cluster]
     weights = [reply["examples"] for reply in chosen]
     return mean([reply["model"] for reply in chosen], weights) if any(weights) else model

@@ -1,6 +1,6 @@
-"""No federation: every client trains alone, and everyone's model is tested on everyone's data.
+"""No federation: every client trains alone, and all models are tested on the data of all clients.
 
-Off the diagonal of the matrix it shows what a model is worth where it has never been.
+The result is a matrix; off its diagonal are the scores of models on data of other clients.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from consort.training.local import LocalTraining
 
 PERSONAL, MODEL_OF = "personal", "model of"
 MAPPED = ("accuracy", "eer")
-"""What the report draws as a map, where tasks have it."""
+"""Metrics that the report draws as such a matrix, where tasks have them."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class Server:
 
 @dataclass(frozen=True)
 class LocalEverywhere(Algorithm[Server]):
-    """local_only, but models are sent, so that all clients can test all of them."""
+    """local_only whose models are sent, so that every client can test all of them."""
 
     reports: ClassVar[str] = PERSONAL
 
     local: LocalTraining = LocalTraining()
 
     def start(self, roster: Roster) -> Server:
-        """Everyone must be able to run everyone's model."""
+        """All clients must have one architecture, to be able to run each other's models."""
         roster.shared()
         return Server({})
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody goes on training; the models are kept, not mixed."""
+        """All clients go on training; the server keeps their models and aggregates nothing."""
         replies = clients.ask(self.train)
         return Server(server.models | replies.each("model"))
 
@@ -55,7 +55,7 @@ class LocalEverywhere(Algorithm[Server]):
         return {"model": client.state["model"]}
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """Every client's own model, and everybody else's, on every client's data."""
+        """Every client's model on the data of every client."""
         replies = clients.ask(self.test, models=server.models)
         for metric in MAPPED:
             for owner in server.models:
@@ -66,7 +66,7 @@ class LocalEverywhere(Algorithm[Server]):
 
     @on_client
     def test(self, client: Client, models: dict[str, Params]) -> Payload:
-        """Scores of all models, the client's own last."""
+        """Scores of all models, the client's own one last."""
         client.recall("model")
         own = Params.of(client.model)
         scores = {}
@@ -79,7 +79,7 @@ class LocalEverywhere(Algorithm[Server]):
 
 
 def _tested(scores: Payload, client: str, owner: str, metric: str) -> float | None:
-    """A metric of the owner's model on a client's test data, the mean over tasks that have it."""
+    """A metric of the owner's model on a client's test data: the mean over tasks that have it."""
     found = scores[PERSONAL if owner == client else f"{MODEL_OF} {owner}"]
     tasks = found.get("test", {"tasks": {}})["tasks"].values()
     values = [metrics[metric] for metrics in tasks if metric in metrics]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from consort.algorithms._own_model import MODEL, OwnModel
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.messages import Payload, Replies
+from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
 from consort.training.client import Client
@@ -15,15 +16,16 @@ from consort.training.local import LocalTraining
 
 @dataclass(frozen=True)
 class Server:
-    """Nothing: the server has no part in this."""
+    """Nothing: the server has no part in the training."""
 
 
 @dataclass(frozen=True)
-class LocalOnly(Algorithm[Server]):
-    """Every client trains its own model and sends nothing: the floor for all others."""
+class LocalOnly(OwnModel, Algorithm[Server]):
+    """Every client trains its own model and sends nothing: the baseline for all others."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads")
+    trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
 
@@ -32,24 +34,14 @@ class LocalOnly(Algorithm[Server]):
         return Server()
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody goes on training."""
+        """All clients go on training."""
         clients.ask(self.train)
         return server
 
     @on_client
     def train(self, client: Client) -> Payload:
         """Local epochs from where this client stopped last time."""
-        client.recall("model")
+        client.recall(MODEL)
         self.local.run(client)
-        client.state["model"] = Params.of(client.model)
+        client.state[MODEL] = Params.of(client.model)
         return {}
-
-    def evaluate(self, server: Server, clients: Clients) -> Replies:  # noqa: ARG002
-        """Every client's own model on its own data."""
-        return clients.ask(self.test)
-
-    @on_client
-    def test(self, client: Client) -> Payload:
-        """Scores of the client's own model."""
-        client.recall("model")
-        return {"personal": client.score()}

@@ -1,7 +1,7 @@
-"""Encoders averaged among those that moved alike, whatever their tasks.
+"""Encoders averaged among clients whose encoders are similar, whatever their tasks (MaT-FL).
 
 Cai, Chen, Liu, Srinivasa, Lee, Kompella and Wang: Many-Task Federated Learning: A New Problem
-Setting and A Simple Baseline (MaT-FL), CVPR Workshops 2023.
+Setting and A Simple Baseline, CVPR Workshops 2023. `round` is one round with dynamic grouping.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from torch import Tensor
 
 from consort.aggregation.linkage import average_linkage
 from consort.aggregation.min_norm import gram
+from consort.algorithms._parts import entries_for
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Count
-from consort.core.messages import Each, Payload, Replies
+from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
 from consort.training.client import Client
@@ -33,34 +34,32 @@ class Server:
 
 @dataclass(frozen=True)
 class MaTFL(Algorithm[Server]):
-    """Every client gets the mean of the encoders that are on its side of the mean of all."""
+    """Every client gets the mean of the encoders that deviate from the mean as its own does."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("decoders", "heads")
 
     local: LocalTraining = LocalTraining()
     groups: Literal["hard", "soft"] = "hard"
-    """Clusters, or a mean of its own for every client in which similar ones weigh more."""
+    """Clusters, or for every client a mean weighted by the cosines of the others."""
     clusters: Count = 2
-    threshold: float = 0.0
-    """With `soft`: what is added to the cosine of two encoders before it becomes a weight."""
 
     def start(self, roster: Roster) -> Server:
         """The common initial encoder."""
         return Server(dict.fromkeys(roster.ids, roster.shared("encoder")))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains; encoders that point the same way from their mean are averaged."""
-        replies = clients.ask(self.train, encoder=encoders_for(server, clients))
+        """All clients train; encoders with similar deviations from their mean are averaged."""
+        replies = clients.ask(self.train, encoder=entries_for(server.encoders, clients))
         encoders = list(replies.each("encoder").values())
         rows = self.weights(cosines(encoders)).tolist()
         mixed = {client: mean(encoders, row) for client, row in zip(replies, rows, strict=True)}
         return Server(server.encoders | mixed)
 
     def weights(self, cosines: Tensor) -> Tensor:
-        """Row i: what every encoder weighs in that of client i."""
+        """Row i: the weights of all encoders in the new one of client i."""
         if self.groups == "soft":
-            return (cosines + self.threshold).clamp(min=0)
+            return cosines.clamp(min=0)
         same = torch.zeros_like(cosines)
         for group in average_linkage(1 - cosines, self.clusters):
             same[torch.tensor(group)[:, None], group] = 1.0
@@ -68,7 +67,7 @@ class MaTFL(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, encoder: Params) -> Payload:
-        """Local epochs of the received encoder under the own decoders and heads."""
+        """Local epochs of the received encoder with the client's own decoders and heads."""
         self.install(client, encoder)
         self.local.run(client)
         trained = Params.of(client.model)
@@ -76,13 +75,13 @@ class MaTFL(Algorithm[Server]):
         return {"encoder": trained.only("encoder")}
 
     def install(self, client: Client, encoder: Params) -> None:
-        """The received encoder under this client's own decoders and heads."""
+        """Loads the received encoder beneath the client's own decoders and heads."""
         client.recall("personal")
         encoder.load_into(client.model)
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """Everybody's encoder under its own decoders and heads."""
-        return clients.ask(self.test, encoder=encoders_for(server, clients))
+        """Every client's encoder with its own decoders and heads."""
+        return clients.ask(self.test, encoder=entries_for(server.encoders, clients))
 
     @on_client
     def test(self, client: Client, encoder: Params) -> Payload:
@@ -91,13 +90,8 @@ class MaTFL(Algorithm[Server]):
         return {"personal": client.score()}
 
 
-def encoders_for(server: Server, clients: Clients) -> Each:
-    """Everybody's own encoder."""
-    return Each({client: server.encoders[client] for client in clients.ids})
-
-
 def cosines(encoders: Sequence[Params]) -> Tensor:
-    """Of the angles between encoders as seen from their mean; everybody is like itself."""
+    """The cosines between the encoders' deviations from their mean; 1 on the diagonal."""
     centre = mean(encoders)
     products = gram([encoder - centre for encoder in encoders])
     lengths = products.diagonal().sqrt()

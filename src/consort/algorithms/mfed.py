@@ -1,7 +1,8 @@
-"""One model per task, whose encoders are drawn to what the encoders of all tasks have in common.
+"""One model per task, with encoders regularised towards their mean over tasks (M-Fed).
 
 Zhou, Bao, Wang, Zhang, Zhang and Zhang: Multi-task Federated Learning with Encoder-Decoder
-Structure: Enabling Collaborative Learning Across Different Tasks (M-Fed), Algorithm 1.
+Structure: Enabling Collaborative Learning Across Different Tasks. `round` is one round of
+Algorithm 1, with w_k the model of task k, w_k* its encoder and g the global encoder.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from consort.algorithms.fedavg_per_task import means, models_for
+from consort.algorithms._per_task import group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count, NotNegative, Positive
+from consort.core.bounds import Count, NotNegative
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params, mean
 from consort.core.roster import Roster
@@ -24,12 +25,12 @@ from consort.training.client import Client
 from consort.training.local import LocalTraining
 from consort.training.objectives import Adjust, pull_towards
 
-ENCODER, MOVED = "encoder", "moved"
+ENCODER = "encoder"
 
 
 @dataclass(frozen=True)
 class Server:
-    """The model of every task, for every client whose that is, and the global encoder."""
+    """The model w_k of every task, the task of every client, and the global encoder g."""
 
     models: dict[str, Params]
     alike: dict[str, str]
@@ -42,54 +43,45 @@ class MFed(Algorithm[Server]):
 
     local: LocalTraining = LocalTraining()
     pull: Literal["norm", "squared"] = "norm"
-    """The penalty: the distance to the global encoder, or half its square."""
-    schedule: Literal["geometric", "adaptive"] = "geometric"
-    """The strength grows from round to round, or is less for a client that moved more last time."""
+    """The penalty R: the distance to the global encoder as in Equation 6, or half its square, which
+    is what the paper's proof differentiates."""
     first_strength: NotNegative = 0.0001
+    """The strength lambda in the first round."""
     last_strength: NotNegative = 0.01
-    """The strength at the end; with `adaptive`, of a client that did not move."""
+    """The strength at the end: in between it grows by the same factor in every round."""
     growing_rounds: Count = 20
     """The rounds from the first strength to the last, which then stays."""
-    scale: Positive = 1.0
-    """With `adaptive`: the move that lowers the strength to 1/e."""
 
     def __post_init__(self) -> None:
         if (self.first_strength == 0) != (self.last_strength == 0):
             raise UsageError("first_strength and last_strength are both positive or both 0")
 
     def start(self, roster: Roster) -> Server:
-        """The initial models of all tasks, which have one encoder."""
+        """The initial models of all tasks, with the same encoder."""
         encoder, alike = roster.shared(ENCODER).without(BUFFERS), roster.alike()
         return Server({first: roster.model(first) for first in alike.values()}, alike, encoder)
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """FedAvg in every task; the mean encoder over tasks, each counted once, is global."""
+        """FedAvg among the clients of a task (Equation 3), and g = mean of w_k* (Equation 4)."""
         own = models_for(server.models, server.alike, clients)
         replies = clients.ask(self.train, model=own, encoder=server.encoder)
-        models = server.models | means(replies, server.alike)
-        encoders = [model.only(ENCODER).without(BUFFERS) for model in models.values()]
-        self.note(clients, encoders, encoder := mean(encoders))
-        return Server(models, server.alike, encoder)
-
-    def note(self, clients: Clients, encoders: Sequence[Params], encoder: Params) -> None:
-        """Keeps how far the tasks are apart."""
-        spread = sum((own - encoder).norm() for own in encoders) / len(encoders)
+        w = server.models | group_means(replies, server.alike)
+        encoders = [w_k.only(ENCODER).without(BUFFERS) for w_k in w.values()]
+        g = mean(encoders)
+        spread = sum((encoder - g).norm() for encoder in encoders) / len(encoders)
         clients.note("distance_to_encoder", spread)
+        return Server(w, server.alike, g)
 
     @on_client
     def train(self, client: Client, model: Params, encoder: Params) -> Payload:
-        """Local epochs from the model of the task, under the pull of the global encoder."""
+        """Local epochs from the model of the task on L_i(w) + lambda R(w*, g) (Equation 6)."""
         model.load_into(client.model)
-        self.local.run(client, adjust=self.pulled(client, encoder))
-        trained = Params.of(client.model)
-        if self.schedule == "adaptive":
-            start = model.only(ENCODER).without(BUFFERS)
-            client.state[MOVED] = (trained.only(ENCODER).without(BUFFERS) - start).norm()
-        return {"model": trained, "examples": client.examples}
+        self.local.run(client, adjust=self.penalty(client, encoder))
+        return {"model": Params.of(client.model), "examples": client.examples}
 
-    def pulled(self, client: Client, encoder: Params) -> Adjust:
-        """The gradient of the penalty, added to that of the loss."""
-        strength = self.strength(client.round, client.state.get(MOVED, 0.0))
+    def penalty(self, client: Client, encoder: Params) -> Adjust:
+        """Adds the gradient of lambda R to that of the loss."""
+        strength = self.strength(client.round)
         if self.pull == "norm":
             return unit_pull_towards(encoder, strength)
         rate = self.local.rate(client.round, client.rounds)
@@ -97,10 +89,8 @@ class MFed(Algorithm[Server]):
             strength = 0.5 / rate  # beyond that, steps go past the global encoder
         return pull_towards(encoder, strength)
 
-    def strength(self, round_: int, moved: float = 0.0) -> float:
-        """The paper's lambda in a round (rounds count from 1)."""
-        if self.schedule == "adaptive":
-            return self.last_strength * math.exp(-moved / self.scale)
+    def strength(self, round_: int) -> float:
+        """The paper's lambda in a round; rounds are counted from 1."""
         if self.first_strength == 0 or self.growing_rounds == 1:
             return self.first_strength
         passed = min((round_ - 1) / (self.growing_rounds - 1), 1.0)
@@ -110,15 +100,9 @@ class MFed(Algorithm[Server]):
         """The model of its task on every client's data."""
         return clients.ask(self.test, model=models_for(server.models, server.alike, clients))
 
-    @on_client
-    def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received."""
-        model.load_into(client.model)
-        return {"global": client.score()}
-
 
 def unit_pull_towards(anchor: Params, strength: float) -> Adjust:
-    """Adds the gradient of `strength * ||w - anchor||`, which is nothing where they are equal."""
+    """Adds the gradient of `strength * ||w - anchor||`, which is zero where they are equal."""
 
     def adjust(
         names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor]

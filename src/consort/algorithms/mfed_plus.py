@@ -1,9 +1,13 @@
-"""M-Fed at FedAvg's price: one encoder for all tasks at first, and later a pull by the server.
+"""M-Fed with the traffic of FedAvg: first one encoder for all tasks, then a pull on the server.
 
-Our own variation. Few images of one task make a poor encoder: in the first rounds all tasks train
-one. Later a step of the server from every task's encoder towards those of the others takes the
-place of a penalty on clients, who need not be sent the global encoder. Tasks whose encoders move
-alike count more for each other, and a task that was set back is pulled less.
+Our variation of Zhou et al.: M-Fed (see `mfed`). It differs in four ways:
+
+- `together`: in the first rounds all tasks train one encoder, because the few images of one task
+  are not enough for a good one.
+- `pull`: later the server moves the encoder of every task towards those of the others, in the
+  place of a penalty on the clients, so that the global encoder need not be sent.
+- `affinity`: tasks whose encoders move in similar directions weigh more for each other.
+- `guard`: a task whose clients were set back by the pull is pulled less.
 """
 
 from __future__ import annotations
@@ -14,8 +18,8 @@ from statistics import fmean
 
 from consort.aggregation.min_norm import gram
 from consort.aggregation.one_encoder import is_one, one_step
-from consort.algorithms.fedavg_per_task import means, models_for
-from consort.algorithms.fedhca2_plus import remember, setback
+from consort.algorithms._guard import remember, setback
+from consort.algorithms._per_task import by_group, group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Probability
 from consort.core.messages import Payload, Replies
@@ -30,7 +34,7 @@ Affinities = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Server:
-    """The model of every task, and what decides about the pull."""
+    """The model of every task; by task, the weights of the others in its pull, and its strength."""
 
     models: dict[str, Params]
     alike: dict[str, str]
@@ -40,7 +44,7 @@ class Server:
 
 @dataclass(frozen=True)
 class MFedPlus(Algorithm[Server]):
-    """FedAvg within every task: at first with one encoder, later from starts near similar ones."""
+    """FedAvg within every task: first with one encoder, later pulled towards similar tasks."""
 
     local: LocalTraining = LocalTraining()
     together: Probability = 0.4
@@ -48,12 +52,12 @@ class MFedPlus(Algorithm[Server]):
     pull: Probability = 0.2
     """The largest share of the way to the mean encoder of similar tasks."""
     affinity: bool = True
-    """Whether tasks count by the cosine of their encoders' updates, or all the same."""
+    """Whether tasks are weighted by the cosine of their encoders' updates, or all equally."""
     guard: bool = True
-    """Whether a task is pulled less where its start is worse than what its clients had reached."""
+    """Whether a task is pulled less if its start is worse than what its clients had reached."""
 
     def start(self, roster: Roster) -> Server:
-        """The initial models of all tasks, which have one encoder."""
+        """The initial models of all tasks, with the same encoder."""
         roster.shared(ENCODER)
         alike = roster.alike()
         models = {first: roster.model(first) for first in alike.values()}
@@ -61,12 +65,12 @@ class MFedPlus(Algorithm[Server]):
         return Server(models, alike, equal, dict.fromkeys(models, self.pull))
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """FedAvg in every task; at first the tasks then agree on one encoder."""
+        """FedAvg in every task; in the first rounds all encoders then become one."""
         planned = clients.round <= self.together * clients.rounds
         together = planned and is_one(map(encoder, server.models.values()))
         starts = server.models if together else pulled(server)
         replies = clients.ask(self.train, model=models_for(starts, server.alike, clients))
-        trained = means(replies, server.alike)
+        trained = group_means(replies, server.alike)
         moves = {t: encoder(model) - encoder(starts[t]) for t, model in trained.items()}
         models = server.models | trained
         if together and moves:
@@ -77,7 +81,7 @@ class MFedPlus(Algorithm[Server]):
     def apart(
         self, server: Server, moves: Mapping[str, Params], replies: Replies, clients: Clients
     ) -> Server:
-        """Affinities and pulls are found anew."""
+        """Updates the affinities between tasks and the strength of the pull."""
         affinities = server.affinities
         if self.affinity and moves:
             affinities = affinities | similar(moves, affinities)
@@ -86,21 +90,18 @@ class MFedPlus(Algorithm[Server]):
         return replace(server, affinities=affinities, pulls=pulls)
 
     def guarded(self, server: Server, replies: Replies) -> dict[str, float]:
-        """Half the pull where starts were worse than what clients had, else up to twice as much."""
+        """Halves the pull of a task whose clients were set back; else doubles it, up to `pull`."""
         found = {}
-        for task, pull in server.pulls.items():
-            setbacks = [
-                reply["setback"]
-                for client, reply in replies.items()
-                if server.alike[client] == task and "setback" in reply
-            ]
+        for task, answers in by_group(replies, server.alike).items():
+            setbacks = [reply["setback"] for reply in answers.values() if "setback" in reply]
             if setbacks:
+                pull = server.pulls[task]
                 found[task] = pull / 2 if fmean(setbacks) > 0 else min(2 * pull, self.pull)
         return found
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """Local epochs from the start of the task, and how much of a setback that was."""
+        """Local epochs from the start of the task, and how far that start was a setback."""
         model.load_into(client.model)
         loss = setback(client, self.local) if self.guard else {}
         self.local.run(client)
@@ -112,20 +113,14 @@ class MFedPlus(Algorithm[Server]):
         """The model of its task on every client's data."""
         return clients.ask(self.test, model=models_for(server.models, server.alike, clients))
 
-    @on_client
-    def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received."""
-        model.load_into(client.model)
-        return {"global": client.score()}
-
 
 def encoder(model: Params) -> Params:
-    """What the tasks have in common, without statistics."""
+    """The encoder of a model, without BatchNorm statistics."""
     return model.only(ENCODER).without(BUFFERS)
 
 
 def pulled(server: Server) -> dict[str, Params]:
-    """Every task's model with its encoder pulled towards the mean by its affinities."""
+    """Every task's model, its encoder pulled towards the mean weighted by its affinities."""
     encoders = {task: encoder(model) for task, model in server.models.items()}
     found = {}
     for task, model in server.models.items():
@@ -137,7 +132,7 @@ def pulled(server: Server) -> dict[str, Params]:
 
 
 def similar(moves: Mapping[str, Params], known: Affinities) -> Affinities:
-    """The cosines between the moves of tasks, at least 0; others stay as they are known."""
+    """The cosines between the encoder updates of tasks, at least 0; absent tasks keep theirs."""
     products = gram(list(moves.values()))
     lengths = products.diagonal().clamp(min=0).sqrt()
     cosines = (products / (lengths[:, None] * lengths)).nan_to_num(0.0).clamp(0.0, 1.0)

@@ -1,8 +1,13 @@
-"""Two models: that of the clients that are alike, and one whose encoder all share; choose by task.
+"""Two models per group of clients, one with an encoder that all share; each task takes the better.
 
-Our own. With few images, an encoder that all tasks train is better for some of them and worse for
-others; which these are shows in validation data, as soon as both are at hand. The two models take
-turns to travel, so that a round costs no more than one of them.
+Our own algorithm. With few images, an encoder that all tasks train is better for some tasks and
+worse for others, and validation data tell which. Clients with the same tasks and architecture form
+a group. Every client trains
+
+- an own model, averaged within its group (FedAvg within groups), and
+- a common model, whose encoder is averaged over all groups and whose rest within its group.
+
+Own and common models are aggregated in alternate rounds, so a round has the traffic of one model.
 """
 
 from __future__ import annotations
@@ -14,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from consort.algorithms.fedavg_parts import DECODERS, ENCODER
-from consort.algorithms.fedavg_per_task import means
-from consort.algorithms.fedhca2_plus import judges
+from consort.algorithms._guard import judges
+from consort.algorithms._parts import DECODERS, ENCODER, HEADS
+from consort.algorithms._per_task import group_means
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import BUFFERS, Params, mean
@@ -26,27 +31,26 @@ from consort.training.client import Client
 from consort.training.local import LocalTraining
 from consort.training.scoring import score
 
-HEADS = "heads"
 OWN, COMMON = "own", "common"
 
 
 @dataclass(frozen=True)
 class Server:
-    """What travels of the two models of every kind of clients, and who has which of them."""
+    """What travels of the two models of every group, and who has received which of them."""
 
     models: dict[str, dict[str, Params]]
     renewed: dict[str, int]
-    """The round in which each of the two was renewed."""
+    """The round in which the own and the common models were last aggregated."""
     seen: dict[str, int]
-    """The round in which a client answered last."""
+    """The round in which a client last answered."""
     chosen: dict[str, list[str]]
-    """The tasks of every kind that are better off with the common encoder."""
+    """By group, the tasks that are better with the common model."""
     alike: dict[str, str]
 
 
 @dataclass(frozen=True)
 class OwnOrCommon(Algorithm[Server]):
-    """FedAvg within kinds beside one encoder for all; for every task, what validation prefers."""
+    """FedAvg within groups beside one encoder for all; validation chooses for every task."""
 
     reports: ClassVar[str] = "personal"
     private: ClassVar[tuple[str, ...]] = ("buffers",)
@@ -54,41 +58,42 @@ class OwnOrCommon(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
 
     def start(self, roster: Roster) -> Server:
-        """One encoder for both; a client that is the only one of its kind keeps all the rest."""
+        """One encoder for both models; a client that is alone in its group keeps all the rest."""
         encoder = roster.shared(ENCODER).without(BUFFERS)
         alike = roster.alike()
         models: dict[str, dict[str, Params]] = {OWN: {}, COMMON: {}}
-        for kind, count in Counter(alike.values()).items():
-            if count > 1:  # at first both are the same, and sent once
-                models[OWN][kind] = roster.model(kind).without(BUFFERS) | encoder
+        for group, count in Counter(alike.values()).items():
+            if count > 1:  # at first both models are the same, and sent once
+                models[OWN][group] = roster.model(group).without(BUFFERS) | encoder
             else:
-                models[COMMON][kind] = encoder
+                models[COMMON][group] = encoder
         return Server(models, dict.fromkeys(models, 0), dict.fromkeys(alike, 0), {}, alike)
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Everybody trains both models; in turns, the own and the common ones are put together."""
+        """All clients train both models; the own and the common ones are aggregated in turn."""
         turn = OWN if server.models[OWN] and clients.round % 2 else COMMON
-        replies = clients.ask(
-            self.train, news=news(server, clients), turn=turn, roles=roles(server, turn, clients)
-        )
-        found = means(Replies({c: r for c, r in replies.items() if "model" in r}), server.alike)
-        models = server.models[turn] | found
-        if turn == COMMON and found:
-            encoder = mean([model.only(ENCODER) for model in found.values()])
-            models = {kind: model | encoder for kind, model in models.items()}
+        received = models_for(server, clients)
+        sent = roles_for(server, turn, clients)
+        replies = clients.ask(self.train, models=received, turn=turn, roles=sent)
+        answers = Replies({c: reply for c, reply in replies.items() if "model" in reply})
+        means = group_means(answers, server.alike)
+        models = server.models[turn] | means
+        if turn == COMMON and means:
+            encoder = mean([model.only(ENCODER) for model in means.values()])
+            models = {group: model | encoder for group, model in models.items()}
         return replace(
             server,
             models=server.models | {turn: models},
-            renewed=server.renewed | ({turn: clients.round} if found else {}),
+            renewed=server.renewed | ({turn: clients.round} if means else {}),
             seen=server.seen | dict.fromkeys(replies, clients.round),
             chosen=server.chosen | preferred(replies, server.alike, clients),
         )
 
     @on_client
-    def train(self, client: Client, news: Payload, turn: str, roles: list[str]) -> Payload:
-        """Local epochs for both models, and how much better the common one was as it came."""
-        receive(client, news)
-        told: Payload = {"gains": gains(client)} if COMMON in news else {}
+    def train(self, client: Client, models: Payload, turn: str, roles: list[str]) -> Payload:
+        """Local epochs of both models, and by how much the common one was better as received."""
+        receive(client, models)
+        told: Payload = {"gains": gains(client)} if COMMON in models else {}
         for which in (OWN, COMMON):
             client.recall(which)
             self.local.run(client)
@@ -99,25 +104,25 @@ class OwnOrCommon(Algorithm[Server]):
         return told
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """Every task by the model that was chosen for it."""
+        """Every task with the model that was chosen for it."""
         chosen = Each({c: server.chosen.get(server.alike[c], []) for c in clients.ids})
-        return clients.ask(self.test, news=news(server, clients), chosen=chosen)
+        return clients.ask(self.test, models=models_for(server, clients), chosen=chosen)
 
     @on_client
-    def test(self, client: Client, news: Payload, chosen: list[str]) -> Payload:
-        """Scores of the own model, and of the common one in its tasks."""
-        receive(client, news)
+    def test(self, client: Client, models: Payload, chosen: list[str]) -> Payload:
+        """Scores of the common model in the chosen tasks, and of the own one in the others."""
+        receive(client, models)
         wanted = {task: COMMON if task in chosen else OWN for task in client.tasks}
-        models = {}
+        copies = {}
         for which in dict.fromkeys(wanted.values()):
             client.recall(which)
-            models[which] = copy.deepcopy(client.model)
-        client.model = combined({task: models[which] for task, which in wanted.items()})
+            copies[which] = copy.deepcopy(client.model)
+        client.model = combined({task: copies[which] for task, which in wanted.items()})
         return {"personal": client.score()}
 
 
-def roles(server: Server, turn: str, clients: Clients) -> Each:
-    """What everybody sends of a model: who is the only one of its kind, the encoder at most."""
+def roles_for(server: Server, turn: str, clients: Clients) -> Each:
+    """What every client sends of a model; one that is alone in its group, the encoder at most."""
     count = Counter(server.alike.values())
     of_one = [ENCODER] if turn == COMMON else []
     return Each(
@@ -128,8 +133,8 @@ def roles(server: Server, turn: str, clients: Clients) -> Each:
     )
 
 
-def news(server: Server, clients: Clients) -> Each:
-    """Everybody's models, as far as they were renewed since it last heard of them."""
+def models_for(server: Server, clients: Clients) -> Each:
+    """To every client the models of its group that were aggregated since it last answered."""
     return Each(
         {
             c: {
@@ -142,19 +147,19 @@ def news(server: Server, clients: Clients) -> Each:
     )
 
 
-def receive(client: Client, news: Payload) -> None:
-    """Both models with their news; the common one begins as the own does."""
+def receive(client: Client, models: Payload) -> None:
+    """Updates the client's two models; at first the common one is the same as the own one."""
     for which in (OWN, COMMON):
         client.recall(which)
-        if which in news:
-            news[which].load_into(client.model)
+        if which in models:
+            models[which].load_into(client.model)
         client.keep(which)
 
 
 def gains(client: Client) -> dict[str, float]:
-    """How much better the common model does in every task, times the examples that say so."""
+    """By task: by how much the common model is better, times the number of examples judged."""
     examples = judges(client)
-    seen = replace(client.data, validation=examples, test=examples.rows(0, 0), marked=None)
+    seen = replace(client.data, validation=examples, test=examples.rows(0, 0), extra={})
     metrics = {}
     for which in (OWN, COMMON):
         client.recall(which)
@@ -167,7 +172,7 @@ def gains(client: Client) -> dict[str, float]:
 
 
 def preferred(replies: Replies, alike: Mapping[str, str], clients: Clients) -> dict[str, list[str]]:
-    """The tasks in which clients of a kind gain by the common model, all in all."""
+    """By group, the tasks in which its clients together gain from the common model."""
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for client, reply in replies.items():
         for task, gain in reply.get("gains", {}).items():
@@ -176,5 +181,5 @@ def preferred(replies: Replies, alike: Mapping[str, str], clients: Clients) -> d
         users = {c: sums[alike[c]] for c in replies if task in sums.get(alike[c], ())}
         clients.note("common_encoder", {c: float(g[task] > 0) for c, g in users.items()}, part=task)
     return {
-        kind: [task for task, gain in gains.items() if gain > 0] for kind, gains in sums.items()
+        group: [task for task, gain in gains.items() if gain > 0] for group, gains in sums.items()
     }

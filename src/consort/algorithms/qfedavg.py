@@ -1,7 +1,7 @@
-"""Averaging that gives clients with a larger loss more weight.
+"""Fair averaging: clients with a larger loss weigh more (q-FedAvg).
 
 Li, Sanjabi, Beirami and Smith: Fair Resource Allocation in Federated Learning, ICLR 2020,
-Algorithm 2 (q-FedAvg).
+Algorithm 2.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from consort.errors import Failure, UsageError
 from consort.training.client import Client
 
 SMALLEST_LOSS = 1e-10
-"""In the place of a loss of 0, which has no negative power."""
+"""Stands for a loss of 0, which has no negative power."""
 
 
 @dataclass(frozen=True)
 class QFedAvg(FedAvg):
-    """Lowers the mean of loss^(q+1): the larger q, the more alike the clients' losses."""
+    """Minimises the mean of loss^(q+1): the larger q, the more even the clients' losses."""
 
     q: NotNegative = 1.0
-    """How much fairness counts: 0 is FedAvg."""
+    """The weight of fairness: 0 is FedAvg."""
 
     def __post_init__(self) -> None:
         if self.local.lr == 0:
             raise UsageError("qfedavg divides by the learning rate: set local.lr above 0")
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """A step along the mean direction, divided by the mean bound of the curvature."""
+        """w -= mean of Delta_k / mean of h_k, weighted by examples."""
         replies = clients.ask(self.train, model=server.model)
         statistics = replies.mean("statistics", weight="examples")
         direction = replies.mean("direction", weight="examples")
@@ -44,7 +44,10 @@ class QFedAvg(FedAvg):
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:
-        """The update as a gradient, scaled by the loss before; the paper's Delta and h."""
+        """Delta_k = F_k^q g and h_k = q F_k^(q-1) ||g||² + L F_k^q, with L = 1 / lr.
+
+        F_k is the loss before training, g = L (w - w_k) the update as a gradient.
+        """
         model.load_into(client.model)
         loss = self.loss(client)
         self.local.run(client)
@@ -61,7 +64,7 @@ class QFedAvg(FedAvg):
 
     @torch.no_grad()
     def loss(self, client: Client) -> float:
-        """The mean loss of the model as it is on all training examples, as in testing."""
+        """F_k: the mean loss over all training examples, in evaluation mode."""
         mean = self.local.checked(self.local.loss(client, client.data.train), client.round)
         if mean < 0:
             raise Failure("its loss is negative, so it has no power q: qfedavg needs losses ≥ 0")

@@ -1,13 +1,16 @@
-"""Algorithms by name. A new file in this folder is found without being listed anywhere."""
+"""Algorithms by name. A new file in this folder is found without being listed anywhere.
+
+Files whose names begin with an underscore hold what several algorithms share.
+"""
 
 from __future__ import annotations
 
-import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from consort.core.registry import did_you_mean, first_line, load_object
+from consort.core.plugins import Plugin, find
 from consort.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,29 +21,28 @@ if TYPE_CHECKING:
 def algorithm_places() -> dict[str, str]:
     """Name → "module:Class" for every file here; the algorithm is the last class of its file."""
     places = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem not in ("__init__", "registry"):
-            nodes = ast.parse(path.read_text()).body
-            *_, last = (node.name for node in nodes if isinstance(node, ast.ClassDef))
+    for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
+        if path.stem != "registry":
+            *_, last = re.findall(r"^class (\w+)", path.read_text("utf-8"), re.MULTILINE)
             places[path.stem] = f"consort.algorithms.{path.stem}:{last}"
     return places
 
 
-def describe_algorithms() -> dict[str, str]:
-    """The first line about every algorithm."""
-    return {name: first_line(place) for name, place in algorithm_places().items()}
+plugin = Plugin(algorithms=algorithm_places())
 
 
 def find_algorithm(name: str) -> type[Algorithm[Any]]:
-    """The class of an algorithm: a name from this folder, or `file.py:Class`, `module:Class`."""
+    """The class of an algorithm.
+
+    Args:
+        name: That of a file in this folder or of a plug-in, or `file.py:Class`, `module:Class`.
+
+    Raises:
+        UsageError: There is no such class, or it is not an `Algorithm`.
+    """
     from consort.core.algorithm import Algorithm
 
-    if ":" in name:
-        found = load_object(name)
-    elif name in algorithm_places():
-        found = load_object(algorithm_places()[name])
-    else:
-        raise UsageError(f"there is no algorithm {did_you_mean(name, algorithm_places())}")
+    found = find("algorithms", name)
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise UsageError(f"{name} is not an Algorithm")
     return found

@@ -1,7 +1,8 @@
-"""Averaging with control variates against client drift.
+"""Averaging with control variates that correct client drift (SCAFFOLD).
 
 Karimireddy, Kale, Mohri, Reddi, Stich and Suresh: SCAFFOLD: Stochastic Controlled Averaging for
-Federated Learning, ICML 2020, Algorithm 1 with option II.
+Federated Learning, ICML 2020. `round` is one round of Algorithm 1 with option II and a global step
+size of 1.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.messages import Payload, Replies
+from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
 from consort.errors import UsageError
@@ -21,7 +22,7 @@ from consort.training.objectives import shift_by
 
 @dataclass(frozen=True)
 class Server:
-    """The global model and the mean of the clients' control variates."""
+    """The global model x and the server's control variate c, the mean of the clients' c_i."""
 
     model: Params
     control: Params
@@ -29,9 +30,10 @@ class Server:
 
 @dataclass(frozen=True)
 class Scaffold(Algorithm[Server]):
-    """Corrects every local step by the difference between the global and the own drift."""
+    """Corrects every local step by the difference of the global and the client's own drift."""
 
     averages: ClassVar = {"update": None, "change": None}
+    trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
 
@@ -46,12 +48,12 @@ class Scaffold(Algorithm[Server]):
             raise UsageError("scaffold divides by the learning rate: set local.lr above 0")
 
     def start(self, roster: Roster) -> Server:
-        """The common initial model, no drift known."""
+        """The common initial model; all control variates are zero."""
         model = roster.shared()
         return Server(model, model.without("buffers").zeros())
 
     def round(self, server: Server, clients: Clients) -> Server:
-        """Moves by the mean update; the control by the mean change times the share present."""
+        """x += mean of Δy_i and c += |S| / N times the mean of Δc_i, over the answers S."""
         replies = clients.ask(self.train, model=server.model, control=server.control)
         share = len(replies) / clients.population
         return Server(
@@ -61,7 +63,7 @@ class Scaffold(Algorithm[Server]):
 
     @on_client
     def train(self, client: Client, model: Params, control: Params) -> Payload:
-        """Local epochs whose gradients are shifted by (global control - own control)."""
+        """Local steps y_i -= lr (g_i(y_i) - c_i + c); then c_i+ = c_i - c + (x - y_i) / (K lr)."""
         own = client.state.get("control", control.zeros())
         model.load_into(client.model)
         trained = self.local.run(client, adjust=shift_by(control - own))
@@ -70,13 +72,3 @@ class Scaffold(Algorithm[Server]):
         change = -control - update.without("buffers") / path
         client.state["control"] = own + change
         return {"update": update, "change": change}
-
-    def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The global model on every client's data."""
-        return clients.ask(self.test, model=server.model)
-
-    @on_client
-    def test(self, client: Client, model: Params) -> Payload:
-        """Scores of the model as received."""
-        model.load_into(client.model)
-        return {"global": client.score()}

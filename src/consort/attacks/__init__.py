@@ -1,1 +1,1 @@
-"""What attackers try on a federation, and the audit that tries it on a finished run."""
+"""Attacks on a federation, and the audit that carries them out on a finished run."""

@@ -1,4 +1,4 @@
-"""Attacks on what a finished run really sent, whatever its algorithm is."""
+"""Attacks the messages that were sent in a finished run, for any algorithm."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from consort.attacks.membership import Membership
 from consort.attacks.recovery import Recovery
-from consort.attacks.shadows import membership
+from consort.attacks.shadows import infer_membership
 from consort.attacks.similarity import Perceptual
-from consort.attacks.traffic import Update, last_traffic, params_in, updates, whole_models
+from consort.attacks.traffic import Update, complete_models, params_in, replay_last_round, updates
 from consort.attacks.victim import Victim
 from consort.core.messages import Call, Reply
 from consort.core.params import Params
@@ -26,6 +26,7 @@ from consort.domains.fingerprints.obfuscation import FpDfsn
 from consort.engines.middleware import bytes_by_role
 from consort.errors import Failure
 from consort.experiment.opening import OpenedRun, open_run
+from consort.experiment.recipe import Obfuscation
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
 from consort.run.run import Run
@@ -33,71 +34,95 @@ from consort.training.local import LocalTraining
 from consort.use.trained import reported_model
 
 VICTIMS = 2
-"""Clients that are attacked, the first ones; the others send the same kinds of messages."""
+"""The number of clients to attack, from the first; the others send the same kinds of messages."""
 STEPS = 300
-"""Of every inversion."""
+"""The number of optimisation steps of an inversion."""
 
-Told = dict[str, Membership | str] | str
+MembershipResults = dict[str, Membership | str] | str
+"""The outcome of each membership attack; text says why one, or all, could not be tried."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """One entry of a client's answer."""
+class SentEntry:
+    """One entry of a client's reply."""
 
     method: str
     entry: str
     kind: str
     roles: dict[str, int]
-    """Bytes by role; plain numbers count as nothing."""
+    """Bytes of tensors by role; plain numbers are not counted."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What attackers got from one client; text where nothing could be tried, and why."""
+class ClientFinding:
+    """What the attacks recovered from one client; text says why one could not be tried."""
 
     client: str
-    sent: list[Sent]
+    sent: list[SentEntry]
     inversion: Recovery | str
     imprint: Recovery | str
-    whose: str
-    """Which model the membership of examples was guessed with."""
-    membership: Told
+    attacked_model: str
+    """A description of the model that the membership attacks used."""
+    membership: MembershipResults
     information: tuple[float, float] | str
-    """Mutual information of pictures and features, and entropy of features, in bits."""
+    """Mutual information of images and features, and entropy of features, in bits."""
     rescaled: Recovery | None
-    """Pictures from which obfuscation was divided away, if there was one."""
+    """Images recovered by undoing the obfuscation, if there was one."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """All that was tried on a run."""
+    """The results of all attacks on a run."""
 
     folder: Path
     about: Mapping[str, Any]
     round: int
-    same: bool
-    """Whether the round that was overheard ended as it did in the run, bit for bit."""
-    findings: list[Finding]
+    reproduced: bool
+    """Whether the repeated round ended in the same state as in the run, bit for bit."""
+    findings: list[ClientFinding]
 
 
 def audit(folder: Path, steps: int = STEPS, perceptual: Perceptual | None = None) -> Audit:
-    """Overhears the last finished round of the run in a folder, and attacks its first clients."""
+    """Repeats the last finished round of a run, and attacks the messages of its first clients.
+
+    Args:
+        folder: The folder of the run.
+        steps: The number of optimisation steps of an inversion.
+        perceptual: An additional distance between images, such as LPIPS.
+
+    Returns:
+        The results.
+
+    Raises:
+        Failure: If no round is finished, or the state before it is gone.
+    """
     opened = open_run(folder)
     run = opened.run
     chosen = run.federation.client_ids[:VICTIMS]
-    traffic = last_traffic(run, chosen)
-    findings = [attacked(opened, c, traffic.of(c), steps, perceptual) for c in chosen]
-    return Audit(folder, opened.about, traffic.round, traffic.same, findings)
+    traffic = replay_last_round(run, chosen)
+    findings = [attack_client(opened, c, traffic.of(c), steps, perceptual) for c in chosen]
+    return Audit(folder, opened.about, traffic.round, traffic.reproduced, findings)
 
 
-def attacked(
+def attack_client(
     opened: OpenedRun,
     client: str,
-    heard: list[tuple[Call, Reply]],
+    exchanges: list[tuple[Call, Reply]],
     steps: int,
     perceptual: Perceptual | None,
-) -> Finding:
-    """Everything that is tried on one client."""
+) -> ClientFinding:
+    """Carries out all attacks on one client.
+
+    Args:
+        opened: The run.
+        client: The client to attack.
+        exchanges: The calls and replies of this client in the last round.
+        steps: The number of optimisation steps of an inversion.
+        perceptual: An additional distance between images.
+
+    Returns:
+        The results.
+    """
     run = opened.run
     federation, (way, clean) = _federation(run), _obfuscation(opened, client)
     blueprint = federation.blueprint(client)
@@ -112,27 +137,30 @@ def attacked(
     )
     directions: list[Update] = []
     known = known_model(run, client, blueprint.params)
-    for call, reply in heard:
+    for call, reply in exchanges:
         directions += updates(call, reply, known)
-    model, whose = _exposed(run, victim, heard)
+    model, attacked_model = _exposed(run, victim, exchanges)
     algorithm = run.algorithm.with_local(federation.members[client].local)
     local = getattr(algorithm, "local", LocalTraining())
-    return Finding(
+    return ClientFinding(
         client,
-        [sent for call, reply in heard for sent in described(call, reply)],
+        [sent for call, reply in exchanges for sent in describe_reply(call, reply)],
         victim.invert(directions, steps),
         victim.imprint(),
-        whose,
-        membership(victim, model, local),
+        attacked_model,
+        infer_membership(victim, model, local),
         victim.information(model),
-        victim.rescale(way, clean) if way and clean else None,
+        victim.rescale(way, clean) if isinstance(way, FpDfsn) and clean else None,
     )
 
 
 def known_model(run: Run, client: str, initial: Params) -> Params:
-    """What a client had before the last round, as far as all of its messages add up to it.
+    """The weights of a client before the last round, as far as its messages reveal them.
 
-    What never leaves the client is taken for what it was at first.
+    Args:
+        run: The run.
+        client: The client.
+        initial: Its initial weights, which stand for parameters that never leave the client.
     """
     reported = reported_model(run, client, back=1)
     if reported is None:
@@ -141,16 +169,16 @@ def known_model(run: Run, client: str, initial: Params) -> Params:
     return initial | model.without(*run.algorithm.private)
 
 
-def described(call: Call, reply: Reply) -> list[Sent]:
-    """What a reply holds, entry by entry."""
+def describe_reply(call: Call, reply: Reply) -> list[SentEntry]:
+    """Lists the entries of a reply."""
     return [
-        Sent(call.method, name, kind_of(value), bytes_by_role(tensors_in(value)))
+        SentEntry(call.method, name, describe_value(value), bytes_by_role(tensors_in(value)))
         for name, value in reply.content.items()
     ]
 
 
-def kind_of(value: Any) -> str:
-    """What an entry of a message is, in words."""
+def describe_value(value: Any) -> str:
+    """Describes an entry of a message in words."""
     if isinstance(value, Params):
         return f"parameters of a model, {value.size:,} numbers"
     if isinstance(value, Tensor):
@@ -170,27 +198,29 @@ def _federation(run: Run) -> Federation:
 
 
 def _exposed(
-    run: Run, victim: Victim, heard: list[tuple[Call, Reply]]
+    run: Run, victim: Victim, exchanges: list[tuple[Call, Reply]]
 ) -> tuple[MultiTaskModel, str]:
-    """The model that the client sent, or if it sent none, the one that it would hand out."""
-    initial = Params.of(victim.fresh())
-    for call, reply in heard:
-        for sent in whole_models(call, reply, initial):
-            model = copy.deepcopy(victim.fresh())
+    """The model that the client sent, or if it sent none, the one that the run reports."""
+    initial = Params.of(victim.initial_model())
+    for call, reply in exchanges:
+        for sent in complete_models(call, reply, initial):
+            model = copy.deepcopy(victim.initial_model())
             sent.load_into(model)
             return model, "the model that the client sent"
     reported = reported_model(run, victim.client)
     if reported is None:
-        raise Failure(f"{run.folder} holds no finished round: nothing can be audited")
+        raise Failure(f"{run.folder}: no round is finished yet, there is nothing to audit")
     return reported.model, (
-        "the model that the run reports: whoever is handed it can do this, "
-        "even where no message of the client holds it"
+        "the model that the run reports: whoever receives this model can carry out the attack, "
+        "even if no message of the client contains it"
     )
 
 
-def _obfuscation(opened: OpenedRun, client: str) -> tuple[FpDfsn, Examples] | tuple[None, None]:
-    """How a client obfuscates pictures, and its training pictures before that; or nothing."""
-    seat = opened.seats.get(client)  # there is none of all clients in one
+def _obfuscation(
+    opened: OpenedRun, client: str
+) -> tuple[Obfuscation, Examples] | tuple[None, None]:
+    """A client's obfuscation, and its training examples before it; `None` without one."""
+    seat = opened.seats.get(client)  # there is none for all clients pooled into one
     if seat is None or not isinstance(seat.obfuscate, partial):
         return None, None
-    return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train  # type: ignore[return-value]
+    return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train

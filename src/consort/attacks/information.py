@@ -1,4 +1,4 @@
-"""Entropy and mutual information as papers report them; neither is a guarantee of anything."""
+"""Entropy and mutual information as papers report them; neither is a privacy guarantee."""
 
 from __future__ import annotations
 
@@ -8,20 +8,36 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 LEVELS, BINS, GRID = 256, 32, 8
 MOST_COORDINATES = 16
-"""Of an embedding; more say the same and take longer."""
+"""The largest number of coordinates of an embedding that are used; more only take longer."""
 
 
 def entropy(values: Numbers, bounds: tuple[float, float] | None = None) -> float:
-    """Bits in a histogram of all values with 256 bins: 0 if they are all alike, at most 8."""
+    """The entropy of a histogram of all values with 256 bins.
+
+    Args:
+        values: The values.
+        bounds: The range of the histogram; that of the values if not given.
+
+    Returns:
+        Bits, from 0 (all values in one bin) to 8.
+    """
     counts, _ = np.histogram(values, LEVELS, bounds)
     return _bits(counts)
 
 
 def mutual_information(pictures: Numbers, embeddings: Numbers, rng: np.random.Generator) -> float:
-    """Bits that a coordinate of an embedding tells of a field of its picture, on average.
+    """The mean mutual information between a coordinate of an embedding and a cell of its image.
 
-    Pictures (n, height, width) are pooled to a grid of 8x8 fields, and counted in 32x32 bins. So
-    few examples seem to tell something in any case: what shuffled ones seem to tell is taken away.
+    Images are pooled to a grid of 8x8 cells, and values are counted in 32x32 bins. With few
+    examples such an estimate is too high; therefore that of shuffled examples is subtracted.
+
+    Args:
+        pictures: Images (n, height, width).
+        embeddings: One row per image.
+        rng: Shuffles the examples.
+
+    Returns:
+        Bits.
     """
     fields = _binned(pooled(pictures))
     codes = _binned(embeddings[:, :MOST_COORDINATES])
@@ -30,7 +46,7 @@ def mutual_information(pictures: Numbers, embeddings: Numbers, rng: np.random.Ge
 
 
 def pooled(pictures: Numbers) -> Numbers:
-    """The means of a grid of fields, one row for each picture; small pictures as they are."""
+    """Images pooled to a grid of 8x8 means, one row per image; smaller images are not pooled."""
     rows, columns = (
         np.array_split(np.arange(side), min(GRID, side)) for side in pictures.shape[1:]
     )
@@ -45,7 +61,7 @@ def pooled(pictures: Numbers) -> Numbers:
 
 
 def _binned(values: Numbers) -> NDArray[np.int64]:
-    """The bin of every value, from the lowest to the highest of its column."""
+    """The bin of every value; bins divide the range of each column."""
     low, span = values.min(0), np.ptp(values, axis=0)
     shares = (values - low) / np.where(span > 0, span, 1.0)
     bins: NDArray[np.int64] = np.minimum((shares * BINS).astype(np.int64), BINS - 1)
@@ -53,7 +69,7 @@ def _binned(values: Numbers) -> NDArray[np.int64]:
 
 
 def _shared(fields: NDArray[np.int64], codes: NDArray[np.int64]) -> float:
-    """Mean over all pairs of columns of H(field) + H(code) - H(both)."""
+    """The mean of H(field) + H(code) - H(field, code) over all pairs of columns."""
     found = []
     for field in fields.T:
         for code in codes.T:

@@ -1,4 +1,4 @@
-"""Examples whose gradient points where a client's update points, found by descent.
+"""Gradient inversion: optimises inputs until their gradient has the direction of an update.
 
 Geiping, Bauermeister, Dröge and Moeller: Inverting Gradients - How easy is it to break privacy in
 federated learning?, NeurIPS 2020.
@@ -16,11 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from consort.training.optimizers import make_optimizer
 
 Gradient = Callable[[Tensor], Sequence[Tensor]]
-"""From inputs to the gradient of the loss they cause, with a graph."""
+"""Maps inputs to the gradient of their loss, with a graph for second derivatives."""
 
 
-class Inverted(NamedTuple):
-    """Inputs that explain an update, and how well: 1 is a gradient of the very same direction."""
+class Inversion(NamedTuple):
+    """Recovered inputs, and the cosine between their gradient and the update."""
 
     inputs: Tensor
     cosine: float
@@ -34,21 +34,33 @@ def invert(
     steps: int = 300,
     rate: float = 0.1,
     smoothness: float = 0.01,
-) -> Inverted:
-    """Moves inputs until their gradient has the direction of `target`, preferring smooth ones.
+) -> Inversion:
+    """Optimises inputs until their gradient has the direction of a target, preferring smooth ones.
 
-    The rate is in shares of the range of values, and falls to a hundredth towards the end. Only
-    signs of the descent are followed, since its size differs by magnitudes between pixels.
+    Only the signs of the derivatives are used, since their magnitudes differ widely between
+    pixels.
+
+    Args:
+        gradient: Computes the gradient of inputs.
+        target: The update to explain.
+        start: The first inputs.
+        bounds: The range of input values.
+        steps: The number of optimisation steps.
+        rate: The step size as a share of the range; falls to a hundredth towards the end.
+        smoothness: The weight of the total variation.
+
+    Returns:
+        The inputs with the highest cosine.
     """
     low, high = bounds
-    inputs, best = start.clone(), Inverted(start, -1.0)
+    inputs, best = start.clone(), Inversion(start, -1.0)
     optimizer = make_optimizer("adam", 0.0, 0.0)
-    with sdpa_kernel(SDPBackend.MATH):  # the other kernels cannot be derived twice
+    with sdpa_kernel(SDPBackend.MATH):  # the other kernels have no second derivatives
         for step in range(steps):
             inputs.requires_grad_()
             agreement = cosine(gradient(inputs), target)
             if agreement.item() > best.cosine:
-                best = Inverted(inputs.detach().clone(), agreement.item())
+                best = Inversion(inputs.detach().clone(), agreement.item())
             loss = 1 - agreement + smoothness * total_variation(inputs / (high - low))
             (slope,) = torch.autograd.grad(loss, [inputs])
             inputs = inputs.detach()
@@ -59,7 +71,7 @@ def invert(
 
 
 def cosine(found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
-    """Of the angle between two lists of tensors, each taken as one vector."""
+    """The cosine between two lists of tensors, each taken as one vector."""
     pairs = list(zip(found, target, strict=True))
     product = torch.stack([(one * other).sum() for one, other in pairs]).sum()
     lengths = [
@@ -69,7 +81,7 @@ def cosine(found: Sequence[Tensor], target: Sequence[Tensor]) -> Tensor:
 
 
 def total_variation(images: Tensor) -> Tensor:
-    """The mean step between neighbours; nothing for inputs that are no pictures."""
+    """The mean difference between neighbouring pixels; zero for inputs that are not images."""
     if images.ndim < 4:
         return images.new_zeros(())
     steps = [images.diff(dim=side).abs() for side in (-1, -2) if images.shape[side] > 1]

@@ -1,4 +1,4 @@
-"""Whether an example was trained on, guessed from how well a model does on it."""
+"""Membership inference: was an example used for training, judged by the loss of a model on it."""
 
 from __future__ import annotations
 
@@ -18,68 +18,84 @@ from consort.training.scoring import batch_size
 
 Scores = NDArray[np.float64]
 FEWEST = 4
-"""Examples of each kind without which nothing can be computed."""
+"""The smallest number of examples of each kind with which an attack can be computed."""
 ENOUGH = 10
-"""Judged examples of each kind from which on something can be told: with fewer, even chance gives
-any AUC from 0.26 to 0.74."""
+"""The smallest number of evaluated examples of each kind for a conclusive result: with fewer,
+guessing alone gives an AUC anywhere between 0.26 and 0.74.
+"""
 _NORMAL = 1.96
-"""Standard errors to either side of a value that 95 % of samples fall into."""
+"""The number of standard errors on either side that contain 95 % of a normal distribution."""
 _LEAST = 1e-12
-"""A loss of 0 would be boundless certainty."""
+"""The smallest loss that is used; a loss of 0 would give infinite log odds."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """How well members are told from others; half of both chose the threshold."""
+    """How well an attack separates members of the training data from other examples.
+
+    The threshold is chosen on one half of the examples and evaluated on the other.
+    """
 
     auc: float
-    """Probability that a member looks more like one than another example does: 0.5 is chance."""
+    """The probability that a member has a higher score than a non-member: 0.5 is chance."""
     interval: tuple[float, float]
-    """Where `auc` may lie, 95 times out of 100, for all that so many examples can tell."""
+    """The 95 % confidence interval of `auc`."""
     advantage: float
-    """Members found minus others taken for members, in shares: 0 is chance, 1 is certainty."""
+    """True positive rate minus false positive rate: 0 is chance, 1 is certainty."""
     members: int
     others: int
-    """Examples of either kind that were judged."""
+    """The numbers of members and of non-members that were evaluated."""
 
     @property
-    def tells(self) -> bool:
-        """Whether there were enough examples for the figures to mean something."""
+    def is_conclusive(self) -> bool:
+        """Whether there were enough examples for a conclusive result."""
         return min(self.members, self.others) >= ENOUGH
 
 
-def tell_members(members: Scores, others: Scores) -> Membership:
-    """Judges scores that are high for members: a threshold from even places, rates on odd ones."""
+def evaluate_attack(members: Scores, others: Scores) -> Membership:
+    """Evaluates scores that are high for members.
+
+    The threshold is chosen on the examples at even positions and evaluated on the others.
+
+    Args:
+        members: Scores of training examples.
+        others: Scores of examples that were not trained on.
+    """
     known, judged = (members[::2], others[::2]), (members[1::2], others[1::2])
     threshold = best_threshold(*known)
     found, wrong = (float(np.mean(scores >= threshold)) for scores in judged)
     auc = area_under_curve(*judged)
     sizes = (len(judged[0]), len(judged[1]))
-    return Membership(auc, area_interval(auc, *sizes), found - wrong, *sizes)
+    return Membership(auc, auc_interval(auc, *sizes), found - wrong, *sizes)
 
 
 def best_threshold(members: Scores, others: Scores) -> float:
-    """The lowest score with the largest difference between the shares that reach it."""
+    """The lowest threshold with the largest difference between the two shares that reach it."""
     candidates = np.unique(np.concatenate([members, others, [np.inf]]))
     gains = [np.mean(members >= edge) - np.mean(others >= edge) for edge in candidates]
     return float(candidates[int(np.argmax(gains))])
 
 
-def area_interval(auc: float, members: int, others: int) -> tuple[float, float]:
-    """The areas that `auc` is not too far from to come from: 95 % of confidence.
+def auc_interval(auc: float, members: int, others: int) -> tuple[float, float]:
+    """The 95 % confidence interval of an AUC.
 
     Newcombe: Confidence intervals for an effect size measure based on the Mann-Whitney statistic,
-    Part 2, Statistics in Medicine 25, 2006, Method 5. Unlike a standard error it does not vanish
-    where few examples happen to be told apart perfectly.
+    Part 2, Statistics in Medicine 25, 2006, Method 5. Unlike an interval from the standard error,
+    it has a positive width even if a few examples happen to be separated perfectly.
+
+    Args:
+        auc: The observed area under the curve.
+        members: The number of members.
+        others: The number of other examples.
     """
     areas = np.linspace(0, 1, 10_001)
-    errors = _NORMAL * area_error(areas, members, others)
+    errors = _NORMAL * auc_standard_error(areas, members, others)
     possible = areas[np.abs(areas - auc) <= errors + _LEAST]
     return float(min(possible[0], auc)), float(max(possible[-1], auc))
 
 
-def area_error(areas: Scores, members: int, others: int) -> Scores:
-    """Hanley and McNeil's standard errors of areas under a curve, as Newcombe's method has them."""
+def auc_standard_error(areas: Scores, members: int, others: int) -> Scores:
+    """Hanley and McNeil's standard errors of AUCs, in the form that Newcombe's method uses."""
     more = (members + others) / 2 - 1
     shape = 1 + more * (1 - areas) / (2 - areas) + more * areas / (1 + areas)
     errors: Scores = np.sqrt(areas * (1 - areas) * shape / (members * others))
@@ -87,7 +103,13 @@ def area_error(areas: Scores, members: int, others: int) -> Scores:
 
 
 def within_class(scores: Scores, labels: NDArray[np.int64], known: NDArray[np.bool_]) -> Scores:
-    """Scores minus the mean of the known ones of the same class: a threshold for each class."""
+    """Scores relative to the mean of their class, so that one threshold fits all classes.
+
+    Args:
+        scores: The score of every example.
+        labels: The class of every example.
+        known: Which examples the means are computed from.
+    """
     found: Scores = scores - scores[known].mean()
     for label in np.unique(labels):
         alike = labels == label
@@ -97,18 +119,23 @@ def within_class(scores: Scores, labels: NDArray[np.int64], known: NDArray[np.bo
 
 
 def likelihood_ratio(losses: Scores, shadows: Sequence[Scores]) -> Scores:
-    """How much surer a model is of examples than models that never saw them: offline LiRA.
+    """The offline LiRA score: how much more confident a model is than models that never saw them.
 
     Carlini, Chien, Nasr, Song, Terzis and Tramer: Membership Inference Attacks From First
-    Principles, S&P 2022; with one deviation for all examples, as they advise for few models.
+    Principles, S&P 2022; with one standard deviation for all examples, as they advise for few
+    models.
+
+    Args:
+        losses: The losses of the attacked model.
+        shadows: The losses of each shadow model on the same examples.
     """
-    strange = np.mean([sureness(shadow) for shadow in shadows], axis=0)
-    scores: Scores = sureness(losses) - strange
+    unseen = np.mean([log_odds(shadow) for shadow in shadows], axis=0)
+    scores: Scores = log_odds(losses) - unseen
     return scores
 
 
-def sureness(losses: Scores) -> Scores:
-    """The logarithm of the odds p : 1 - p, if a loss is -log p."""
+def log_odds(losses: Scores) -> Scores:
+    """The log odds log(p / (1 - p)) of losses -log p."""
     positive = np.maximum(losses, _LEAST)
     odds: Scores = -(positive + np.log(-np.expm1(-positive)))
     return odds
@@ -116,7 +143,7 @@ def sureness(losses: Scores) -> Scores:
 
 @torch.inference_mode()
 def losses(model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples) -> Scores:
-    """The loss of every example on its own, all tasks together; NaN where it has none."""
+    """The loss of every single example, summed over all tasks; NaN where it has none."""
     model.eval()
     found = []
     for batch in examples.batches(batch_size(tasks, examples)):

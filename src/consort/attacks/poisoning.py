@@ -23,6 +23,8 @@ from consort.federation.protection import F, Handler, Protection, Request, Setti
 from consort.protection.updates import reworked
 from consort.tasks import Classification, Task
 
+ATTACK_SUCCESS = "attack_success"
+"""The share of marked test examples for which a model says what an attacker wants."""
 Kind = Literal["label_flip", "backdoor", "sign_flip", "scaled", "nan"]
 
 
@@ -95,17 +97,17 @@ class Attack(Protection):
 
     def _lied(self, member: Member, attacks: bool) -> Splits:
         splits = member.load()
-        train, marked = splits.train, None
+        train, extra = splits.train, dict(splits.extra)
         if attacks and "label_flip" in self.by:
             train = _flipped(train, member.tasks)
         if "backdoor" in self.by:
             others = torch.stack([t != self.target for t in splits.test.targets.values()]).all(0)
-            marked = self.marked(splits.test.take(others.nonzero()[:, 0]))
+            extra[ATTACK_SUCCESS] = self.marked(splits.test.take(others.nonzero()[:, 0]))
         if attacks and "backdoor" in self.by:
             half = torch.arange(0, len(train), 2)
             clean = torch.arange(1, len(train), 2)
             train = Examples.concatenate([self.marked(train.take(half)), train.take(clean)])
-        return replace(splits, train=train, marked=marked)
+        return replace(splits, train=train, extra=extra)
 
     def marked(self, examples: Examples) -> Examples:
         """Examples with the brightest value in a corner, and the label that the attacker wants."""

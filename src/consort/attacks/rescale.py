@@ -1,4 +1,4 @@
-"""Undoes FP-DFSN: outside the patches around minutiae, one division brings pictures back."""
+"""Undoes FP-DFSN: outside the patches around minutiae, one division restores the image."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from torch import Tensor
 
 
 def rescaled(obfuscated: Tensor, beta: float) -> Tensor:
-    """The pictures before a part `beta` of themselves was taken away; what noise did stays.
+    """Images as they were before FP-DFSN scaled them by 1 - beta; noise remains.
 
-    With beta = 1 nothing is left outside the patches, and nothing is brought back.
+    Args:
+        obfuscated: The obfuscated images.
+        beta: The share that was removed. With 1, nothing is left and nothing can be restored.
     """
     return obfuscated if beta == 1 else (obfuscated / (1 - beta)).clamp(0, 1)

@@ -1,4 +1,4 @@
-"""Which examples a client was trained on, by the losses of its model and of models like it."""
+"""Membership attacks by the losses of a client's model, of a reference and of shadow models."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from consort.attacks.membership import (
     FEWEST,
     Membership,
     Scores,
+    evaluate_attack,
     likelihood_ratio,
     losses,
-    tell_members,
     within_class,
 )
-from consort.attacks.victim import Victim, labels_of, some
+from consort.attacks.victim import Victim, labels_of, subsample
 from consort.core.randomness import derive, generator_for
 from consort.data.examples import Examples
 from consort.errors import ConsortError
@@ -30,18 +30,27 @@ REFERENCE_EPOCHS = 10
 SHADOWS = 8
 
 
-def membership(
+def infer_membership(
     victim: Victim, model: MultiTaskModel, local: LocalTraining
 ) -> dict[str, Membership | str] | str:
-    """How well training examples are told from test examples by the losses of a model."""
-    train, test = (some(part) for part in (victim.data.train, victim.data.test))
+    """Tries to separate a client's training examples from its test examples.
+
+    Args:
+        victim: The client.
+        model: The attacked model.
+        local: How the reference and the shadow models are trained.
+
+    Returns:
+        The result of every attack by name; text says why one, or all, could not be tried.
+    """
+    train, test = (subsample(part) for part in (victim.data.train, victim.data.test))
     members, others = losses(model, victim.tasks, train), losses(model, victim.tasks, test)
     judged = [np.isfinite(members), np.isfinite(others)]
     if min(kept.sum() for kept in judged) < FEWEST:
-        return f"There are fewer than {FEWEST} examples to train on or to test on: not tried."
+        return f"Not tried: there are fewer than {FEWEST} training or test examples."
 
     def told(one: Scores, other: Scores) -> Membership:
-        return tell_members(one[judged[0]], other[judged[1]])
+        return evaluate_attack(one[judged[0]], other[judged[1]])
 
     found: dict[str, Membership | str] = {"loss": told(-members, -others)}
     labels = [part for part in map(labels_of, (train, test)) if part is not None]
@@ -51,7 +60,7 @@ def membership(
         known &= np.concatenate(judged)
         relative = within_class(everything, np.concatenate(labels), known)
         found["loss within its class"] = told(*np.split(relative, [len(members)]))
-    peer = reference(victim, local)
+    peer = reference_model(victim, local)
     if isinstance(peer, str):
         found["loss minus that of a reference"] = peer
     else:
@@ -70,7 +79,7 @@ def _ratio(
     seen: Sequence[Scores],
     told: Callable[[Scores, Scores], Membership],
 ) -> Membership | str:
-    peers = shadows(victim, local)
+    peers = shadow_models(victim, local)
     if isinstance(peers, str):
         return peers
     one, other = (
@@ -80,19 +89,19 @@ def _ratio(
     return told(one, other)
 
 
-def reference(victim: Victim, local: LocalTraining) -> MultiTaskModel | str:
-    """A model of the same kind that saw only validation data: how hard examples are."""
+def reference_model(victim: Victim, local: LocalTraining) -> MultiTaskModel | str:
+    """A model of the same architecture trained on validation data; text if it cannot be trained."""
     similar = victim.data.validation
     if not len(similar):
-        return "There are no validation examples to train a reference on."
+        return "No reference model: there are no validation examples to train it on."
     return _trained(victim, local, similar, "reference")
 
 
-def shadows(victim: Victim, local: LocalTraining) -> list[MultiTaskModel] | str:
-    """Models of the same kind, each of a random half of the validation data."""
+def shadow_models(victim: Victim, local: LocalTraining) -> list[MultiTaskModel] | str:
+    """Models of the same architecture, each trained on a random half of the validation data."""
     similar = victim.data.validation
     if len(similar) < 2 * FEWEST:
-        return f"There are fewer than {2 * FEWEST} validation examples for shadow models."
+        return f"No shadow models: there are fewer than {2 * FEWEST} validation examples."
     found = []
     for number in range(SHADOWS):
         generator = generator_for(victim.seed, victim.client, "shadow", number)
@@ -107,7 +116,7 @@ def shadows(victim: Victim, local: LocalTraining) -> list[MultiTaskModel] | str:
 def _trained(
     victim: Victim, local: LocalTraining, similar: Examples, name: str
 ) -> MultiTaskModel | str:
-    model = copy.deepcopy(victim.fresh())
+    model = copy.deepcopy(victim.initial_model())
     model.companion = None
     client = Client(
         victim.client,
@@ -123,5 +132,5 @@ def _trained(
     try:
         replace(local, epochs=REFERENCE_EPOCHS, steps=None, warmup=0).run(client)
     except ConsortError as error:
-        return f"A reference could not be trained: {error}."
+        return f"A reference model could not be trained: {error}."
     return model

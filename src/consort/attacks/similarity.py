@@ -1,4 +1,4 @@
-"""How near recovered pictures come to the originals, once each is laid beside its own."""
+"""Similarity of recovered images to the originals."""
 
 from __future__ import annotations
 
@@ -10,29 +10,37 @@ import torch
 from torch import Tensor
 
 EXACT = 100.0
-"""Decibels at which a recovered picture counts as exact; more are not told apart."""
+"""The PSNR in decibels of an exact recovery; higher values are clipped to it."""
 RECOGNISED = 20.0
-"""Decibels from which on a picture counts as recovered."""
-_WINDOW = 11  # pixels of a Gaussian of deviation 1.5, as structural similarity is defined
+"""The PSNR in decibels from which an image counts as recognisable."""
+_WINDOW = 11  # pixels of a Gaussian with standard deviation 1.5, as in the definition of SSIM
 
 
 Perceptual = Callable[[Tensor, Tensor], float]
-"""How unlike two pictures look, such as LPIPS."""
+"""A perceptual distance between two images, such as LPIPS."""
 
 
 class Similarity(NamedTuple):
-    """One recovered picture beside one original; values go from 0 to 1."""
+    """Scores of one recovered image against its original; pixel values go from 0 to 1."""
 
     mse: float
     psnr: float
     ssim: float
-    """NaN where a picture is smaller than the window, or no picture at all."""
+    """NaN for images smaller than the window, and for inputs that are not images."""
     lpips: float = math.nan
-    """NaN without weights, and where a picture is too small."""
+    """NaN without the weights of LPIPS, and for images that are too small."""
 
 
 def matched(found: Tensor, originals: Tensor) -> list[tuple[int, int]]:
-    """Pairs of places, one original for each recovered picture, with the least error in all."""
+    """Assigns recovered images to originals so that the total squared error is smallest.
+
+    Args:
+        found: The recovered images.
+        originals: The originals.
+
+    Returns:
+        Pairs of indices: recovered image, original.
+    """
     from scipy.optimize import linear_sum_assignment
 
     errors = torch.cdist(found.flatten(1).double(), originals.flatten(1).double()).square()
@@ -41,11 +49,17 @@ def matched(found: Tensor, originals: Tensor) -> list[tuple[int, int]]:
 
 
 def similarity(found: Tensor, original: Tensor, perceptual: Perceptual | None = None) -> Similarity:
-    """The scores of one picture (channels, height, width) with values from 0 to 1."""
+    """The scores of one recovered image (channels, height, width) with values from 0 to 1.
+
+    Args:
+        found: The recovered image.
+        original: The original.
+        perceptual: An additional distance between images.
+    """
     mse = (found.double() - original.double()).square().mean().item()
     psnr = EXACT if mse == 0 else min(EXACT, -10 * torch.tensor(mse).log10().item())
-    looks = perceptual(found, original) if perceptual else math.nan
-    return Similarity(mse, psnr, _structural(found, original), looks)
+    distance = perceptual(found, original) if perceptual else math.nan
+    return Similarity(mse, psnr, _structural(found, original), distance)
 
 
 def _structural(found: Tensor, original: Tensor) -> float:

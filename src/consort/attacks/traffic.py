@@ -1,4 +1,4 @@
-"""What a finished run really sent: its last round, made once more while somebody listens.
+"""The messages of a finished run, obtained by repeating its last round.
 
 Randomness is a function of seed, round and client, so nothing has to be recorded during a run.
 """
@@ -21,17 +21,17 @@ COMPANION = "companion"
 
 
 @dataclass
-class Listening(Wrapper):
-    """Keeps what some clients are asked and answer, as the server sees it."""
+class RecordingEngine(Wrapper):
+    """Records the calls and replies of some clients, as the server sees them."""
 
     clients: Sequence[str]
-    heard: list[tuple[Call, Reply]] = field(default_factory=list)
+    exchanges: list[tuple[Call, Reply]] = field(default_factory=list)
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Passes everything on; errors are no messages."""
+        """Delivers the calls unchanged; replies with errors are not recorded."""
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
             if call.client in self.clients and reply.error is None:
-                self.heard.append((call, reply))
+                self.exchanges.append((call, reply))
             yield reply
 
 
@@ -41,38 +41,49 @@ class Traffic:
 
     round: int
     exchanges: list[tuple[Call, Reply]]
-    same: bool
-    """Whether the round ended as it did in the run, bit for bit."""
+    reproduced: bool
+    """Whether the repeated round ended in the same state as in the run, bit for bit."""
 
     def of(self, client: str) -> list[tuple[Call, Reply]]:
-        """The calls of one client with their replies, in order."""
+        """The calls and replies of one client, in order."""
         return [(call, reply) for call, reply in self.exchanges if call.client == client]
 
 
-def last_traffic(run: Run, clients: Sequence[str]) -> Traffic:
-    """What was said to some clients, and what they said, in the last finished round of a run."""
+def replay_last_round(run: Run, clients: Sequence[str]) -> Traffic:
+    """Repeats the last finished round of a run and records the messages of some clients.
+
+    Args:
+        run: The run.
+        clients: The clients whose messages are recorded.
+
+    Returns:
+        The messages.
+
+    Raises:
+        Failure: If no round is finished, or the state before it is gone.
+    """
     saved, before = run.saved(), run.saved(back=1)
     if saved is None:
         raise Failure(
-            f"{run.folder}: no round is finished yet; go on with `consort resume {run.folder}`"
+            f"{run.folder}: no round is finished yet; continue with `consort resume {run.folder}`"
         )
     number: int = saved["round"]
     if before is None and number > 1:
         raise Failure(f"{run.folder}: the state before round {number} is gone: start the run again")
     server = before["server"] if before else run.algorithm.start(run.federation.roster)
-    listeners: list[Listening] = []
+    recorders: list[RecordingEngine] = []
 
-    def listen(engine: Any) -> Listening:
-        listeners.append(Listening(engine, clients))
-        return listeners[0]
+    def record(engine: Any) -> RecordingEngine:
+        recorders.append(RecordingEngine(engine, clients))
+        return recorders[0]
 
-    after = run.once_more(number, server, remembered(run, number), listen)
-    same = encode(after) == encode(saved["server"])
-    return Traffic(number, listeners[0].heard, same)
+    after = run.once_more(number, server, states_before(run, number), record)
+    reproduced = encode(after) == encode(saved["server"])
+    return Traffic(number, recorders[0].exchanges, reproduced)
 
 
-def remembered(run: Run, round_: int) -> StateStore:
-    """What clients knew before a round, in memory: the run's own files stay as they are."""
+def states_before(run: Run, round_: int) -> StateStore:
+    """A copy of the clients' states before a round, in memory; the run's files are not changed."""
     written, store = StateStore(run.folder and run.folder / "clients"), StateStore()
     for client in run.federation.client_ids:
         if data := written.read(client, (round_, 0)):
@@ -82,48 +93,53 @@ def remembered(run: Run, round_: int) -> StateStore:
 
 @dataclass(frozen=True)
 class Update:
-    """What stands for a client's gradient in its messages."""
+    """The part of a client's messages that an attacker can use as its gradient."""
 
     model: Params
-    """The weights it was computed from, as far as the server knows them."""
+    """The weights before the update, as far as the server knows them."""
     direction: Params
-    """By what they went down, of the parameters that were sent."""
+    """The weights before minus the weights after, for the parameters that were sent."""
     signed: bool
-    """Whether up and down are known: a difference of models tells, a bare update does not."""
+    """Whether the sign is known: it is for a difference of models, not for a bare update."""
 
 
 def updates(call: Call, reply: Reply, known: Params) -> list[Update]:
-    """What can be taken for gradients in a reply, the largest first.
+    """Finds what can be used as gradients in a reply, the largest first.
 
-    What was received is a model, and not something to add to one, if it is nearer to the known one
-    than to zero. What was sent is a model if it is nearer to a received one than to zero, or to the
-    known one where none was received; and else an update.
+    Received parameters count as a model, and not as an update to one, if they are nearer to the
+    known model than to zero. Sent parameters count as a model if they are nearer to a received
+    model than to zero, or to the known one if none was received; otherwise they are an update.
+
+    Args:
+        call: The call that the client received.
+        reply: What it sent back.
+        known: The client's weights before the call, as far as they are known.
     """
-    received = [params for params in params_in(call.payload, known) if _before(params, [known])]
+    received = [params for params in params_in(call.payload, known) if _base_model(params, [known])]
     largest = max(received, key=Params.norm, default=known)
     found = []
     for sent in params_in(reply.content, known):
         whole = [model for model in received if sent.keys() <= model.keys()]
-        before = _before(sent, whole or [known])
+        before = _base_model(sent, whole or [known])
         moved = (sent if before is None else before - sent).without(BUFFERS)
         if moved and moved.norm() > 0:
             found.append(Update(known | largest | (before or {}), moved, before is not None))
     return sorted(found, key=lambda update: update.direction.size, reverse=True)
 
 
-def whole_models(call: Call, reply: Reply, initial: Params) -> list[Params]:
-    """The models in a reply of which no parameter is missing."""
+def complete_models(call: Call, reply: Reply, initial: Params) -> list[Params]:
+    """The models in a reply that have all parameters."""
     received = [*params_in(call.payload, initial), initial]
     needed = initial.without(BUFFERS, COMPANION).keys()
     return [
         sent
         for sent in params_in(reply.content, initial)
-        if needed <= sent.keys() and _before(sent, received) is not None
+        if needed <= sent.keys() and _base_model(sent, received) is not None
     ]
 
 
-def _before(sent: Params, models: Sequence[Params]) -> Params | None:
-    """What a sent model was before it was trained; nothing, if it seems to be no model."""
+def _base_model(sent: Params, models: Sequence[Params]) -> Params | None:
+    """The model from which a sent one was trained; `None` if it does not seem to be a model."""
     parts = [
         Params({name: model[name] for name in sent})
         for model in models
@@ -134,7 +150,12 @@ def _before(sent: Params, models: Sequence[Params]) -> Params | None:
 
 
 def params_in(value: Any, like: Params) -> list[Params]:
-    """All `Params` in a payload, however deep, each without what has another shape."""
+    """All `Params` in a payload, nested ones included.
+
+    Args:
+        value: The payload.
+        like: Only parameters with the names and shapes of these are kept.
+    """
     if isinstance(value, Params):
         fitting = {n: t for n, t in value.items() if n in like and like[n].shape == t.shape}
         return [Params(fitting)] if fitting else []

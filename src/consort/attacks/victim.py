@@ -1,4 +1,4 @@
-"""One client under attack: what is taken from its messages and its model, or why nothing is."""
+"""The attacks on one client: what they recover, or why they cannot be tried."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from consort.attacks.imprint import Imprint, imprinted, laplace_cutoffs
 from consort.attacks.information import entropy, mutual_information
-from consort.attacks.inversion import Gradient, Inverted, invert
-from consort.attacks.recovery import Recovery, as_pictures, beside, bounds_of, recovery
+from consort.attacks.inversion import Gradient, Inversion, invert
+from consort.attacks.recovery import Recovery, as_pictures, bounds_of, match_and_score, score_pairs
 from consort.attacks.rescale import rescaled
 from consort.attacks.similarity import Perceptual
 from consort.attacks.traffic import Update
@@ -27,53 +27,68 @@ from consort.models.multitask import MultiTaskModel
 from consort.tasks import Task
 
 EXAMPLES = 8
-"""Examples that inversion looks for at once."""
+"""The number of examples that an inversion recovers together."""
 BATCH = 8
-"""Examples of the step in which a malicious server looks."""
+"""The number of examples in the training step that a malicious server attacks."""
 BINS = 128
 MOST = 400
-"""Examples whose losses or features are looked at."""
+"""The largest number of examples whose losses or features are computed."""
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A client as attackers know it, its kind of model and its tasks; its data judge them."""
+    """An attacked client. Attackers know its architecture and tasks; its data score the attacks."""
 
     client: str
-    fresh: Callable[[], MultiTaskModel]
-    """Its kind of model with initial weights."""
+    initial_model: Callable[[], MultiTaskModel]
+    """Builds its model with initial weights."""
     tasks: Mapping[str, Task]
     data: Splits
     seed: int
     clean: Examples | None = None
-    """Its training examples before they were obfuscated, if they were."""
+    """Its training examples before obfuscation, if they are obfuscated."""
     perceptual: Perceptual | None = None
-    """One more score of recovered pictures, if its weights are at hand."""
+    """An additional distance between images."""
 
     def invert(self, updates: Sequence[Update], steps: int) -> Recovery | str:
-        """Looks for examples that explain what was sent."""
+        """Gradient inversion of the largest usable update.
+
+        Args:
+            updates: What was sent, the largest first.
+            steps: The number of optimisation steps.
+
+        Returns:
+            The recovered examples; text says why the attack was not tried.
+        """
         inputs = self.data.train.inputs
         if not inputs.is_floating_point():
-            return "Examples are texts, which have no slope to descend along: not tried."
-        useful = [update for update in updates if update.direction.only(*_SEEING)]
+            return (
+                "Not tried: the examples are texts, which cannot be optimised by gradient descent."
+            )
+        useful = [update for update in updates if update.direction.only(*_INPUT_PARTS)]
         if not useful:
             return (
-                "Nothing was sent that inputs can be computed from: no update of the part of the "
-                "model that sees them left the client. Not tried."
+                "Not tried: inputs cannot be computed from what was sent, since no update of the "
+                "part of the model that processes them left the client."
             )
         if not len(self.data.train):
-            return "The client has no training examples."
+            return "Not tried: the client has no training examples."
         found = self.inverted(useful[0], steps)
         return self._judged(found.inputs, MOST, found.cosine)
 
-    def inverted(self, update: Update, steps: int) -> Inverted:
-        """Some examples whose gradient points where an update does, with labels given away."""
-        known = self._mixed(min(EXAMPLES, len(self.data.train)))
+    def inverted(self, update: Update, steps: int) -> Inversion:
+        """Inverts one update; the attacker is given labels in the proportions of the client's.
+
+        Args:
+            update: The update.
+            steps: The number of optimisation steps.
+        """
+        known = self._stratified(min(EXAMPLES, len(self.data.train)))
         bounds = bounds_of(self.data.train.inputs)
         generator = generator_for(self.seed, self.client, "inversion")
         share = torch.rand(known.inputs.shape, generator=generator)
         start = bounds[0] + (bounds[1] - bounds[0]) * share
-        model = copy.deepcopy(self.fresh()).eval()
+        model = copy.deepcopy(self.initial_model()).eval()
         update.model.load_into(model)
         gradient = self._gradient(model, list(update.direction), known.targets)
         signs = (1.0,) if update.signed else (1.0, -1.0)
@@ -85,8 +100,8 @@ class Victim:
         ]
         return max(tried, key=lambda found: found.cosine)
 
-    def _mixed(self, count: int) -> Examples:
-        """So many training examples, with classes as often as in the whole."""
+    def _stratified(self, count: int) -> Examples:
+        """A number of training examples with the class proportions of the whole."""
         train = self.data.train
         labels = labels_of(train)
         order = np.arange(len(train)) if labels is None else np.argsort(labels, kind="stable")
@@ -109,26 +124,34 @@ class Victim:
         return gradient
 
     def loss(self, model: MultiTaskModel, inputs: Tensor, targets: Mapping[str, Tensor]) -> Tensor:
-        """What a model of this kind, and its companion, are trained by."""
+        """The training loss of the model and of its companion, if it has one."""
         models = [model] if model.companion is None else [model, model.companion]
         outputs = [one(inputs, self.tasks) for one in models]
         found = [t.loss(o[name], targets[name]) for o in outputs for name, t in self.tasks.items()]
         return torch.stack(found).sum()
 
     def imprint(self) -> Recovery | str:
-        """What a server would get that puts a layer of its own in front of the model."""
+        """The imprint attack: a malicious server puts a layer of its own in front of the model.
+
+        Returns:
+            The recovered examples; text says why the attack was not tried.
+        """
         batch = self.data.train.rows(0, min(BATCH, len(self.data.train)))
         if not batch.inputs.is_floating_point():
-            return "Examples are texts, which cannot be averaged: not tried."
+            return "Not tried: the examples are texts, which cannot be averaged."
         if not len(batch) or not len(self.data.test):
-            return "There are too few examples to try."
+            return "Not tried: there are too few examples."
         layer = self.imprint_layer()
         grads = self.imprint_gradients(layer, batch)
         found = imprinted(*grads).view(-1, *as_pictures(batch.inputs).shape[1:])
-        return self._judged(found, BATCH) if len(found) else "No gradient came through."
+        return (
+            self._judged(found, BATCH)
+            if len(found)
+            else "Nothing was recovered: the gradients of the layer are zero."
+        )
 
     def imprint_layer(self) -> Imprint:
-        """What a malicious server puts in front, fitted to test examples."""
+        """The layer of a malicious server, with bins fitted to test examples."""
         pictures = as_pictures(self.data.test.inputs)
         means = pictures.flatten(1).mean(1)
         middle = means.median().item()
@@ -136,28 +159,34 @@ class Victim:
         return Imprint(pictures.shape[1:], laplace_cutoffs(BINS, middle, spread))
 
     def imprint_gradients(self, layer: Imprint, batch: Examples) -> tuple[Tensor, ...]:
-        """Those of the layer, of its weights and of its biases, after a step on a batch."""
-        model = copy.deepcopy(self.fresh()).eval()
+        """The gradients of the layer's weights and biases in a step on a batch."""
+        model = copy.deepcopy(self.initial_model()).eval()
         seen = layer(as_pictures(batch.inputs)).view_as(batch.inputs)
         loss = self.loss(model, seen, batch.targets)
         return torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias])
 
     def _judged(self, found: Tensor, most: int, cosine: float = math.nan) -> Recovery:
-        """Beside the first training examples, as they were before anything was done to them."""
+        """Scores recovered examples against the first training examples before obfuscation."""
         seen, others = self.data.train.inputs[:most], self.data.test
         clean = (self.clean or self.data.train).inputs
         mean = (others if len(others) else self.data.train).inputs.mean(0, keepdim=True)
-        return recovery(found, seen, clean[:most], mean, bounds_of(clean), cosine, self.perceptual)
+        return match_and_score(
+            found, seen, clean[:most], mean, bounds_of(clean), cosine, self.perceptual
+        )
 
     def information(self, model: MultiTaskModel) -> tuple[float, float] | str:
-        """Bits that features tell of pictures, and bits in the features."""
-        inputs = some(self.data.test).inputs
+        """Mutual information of features and images, and entropy of the features.
+
+        Returns:
+            Bits; text says why they were not measured.
+        """
+        inputs = subsample(self.data.test).inputs
         if inputs.ndim not in (4, 5) or not len(inputs):
-            return "Examples are no pictures: not measured."
+            return "Not measured: the examples are not images."
         with torch.inference_mode():
             features = model.eval().encoder(inputs)
         if not isinstance(features, Tensor):
-            return "The encoder gives maps of several sizes, not one vector: not measured."
+            return "Not measured: the encoder outputs maps of several sizes, not one vector."
         vectors = features.flatten(2).mean(2) if features.ndim > 2 else features
         first = inputs[:, 0] if inputs.ndim == 5 else inputs
         pictures, values = first.mean(1).double().numpy(), vectors.double().numpy()
@@ -165,25 +194,30 @@ class Victim:
         return mutual_information(pictures, values, rng), entropy(values)
 
     def rescale(self, way: FpDfsn, clean: Examples) -> Recovery:
-        """Divides obfuscation away; the blind guess is the obfuscated picture as it is."""
+        """Undoes the obfuscation of FP-DFSN; the baseline is the obfuscated image.
+
+        Args:
+            way: The obfuscation.
+            clean: The training examples before it.
+        """
         seen, originals = (as_pictures(part.inputs[:BATCH]) for part in (self.data.train, clean))
-        return beside(rescaled(seen, way.beta), originals, seen, self.perceptual)
+        return score_pairs(rescaled(seen, way.beta), originals, seen, self.perceptual)
 
 
-_SEEING = ("encoder", "companion.encoder")
-"""The parts of a model whose gradients depend on inputs themselves, not only on features."""
+_INPUT_PARTS = ("encoder", "companion.encoder")
+"""The parts of a model whose gradients depend on the inputs, not only on features."""
 
 
 def labels_of(examples: Examples) -> NDArray[np.int64] | None:
-    """Their classes, if one of their tasks is to tell classes."""
+    """The classes of the examples, if one of their tasks is a classification."""
     for target in examples.targets.values():
         if target.ndim == 1 and not target.is_floating_point():
             return target.numpy()
     return None
 
 
-def some(examples: Examples) -> Examples:
-    """Evenly many over all examples, if there are more than are looked at."""
+def subsample(examples: Examples) -> Examples:
+    """At most `MOST` examples, evenly spaced."""
     if len(examples) <= MOST:
         return examples
     return examples.take(torch.linspace(0, len(examples) - 1, MOST).long())

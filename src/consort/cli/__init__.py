@@ -7,7 +7,7 @@ import traceback
 
 
 def main() -> None:
-    """Runs the command; what went wrong is one sentence, unless `--debug` asks for more."""
+    """Runs the command line; an error is printed as one sentence, with `--debug` as a traceback."""
     from consort.cli.app import app
     from consort.errors import ConsortError
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """Errors of the system name the file first, as ours do."""
+    """The message of an error; operating system errors name the file first, as ours do."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error)

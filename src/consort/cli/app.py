@@ -1,4 +1,7 @@
-"""The command and its commands. Everything slow is imported inside them: help is immediate."""
+"""The command `consort` and its subcommands.
+
+Slow modules are imported inside the subcommands, so that `--help` appears at once.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,26 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, running, use
-from consort.cli import inspecting as looking
+from consort.cli import federation, inspecting, running, use
 from consort.cli.demo import demo
 
 app = typer.Typer(
-    help="Federated learning for clients that are unlike: in data, in models, in tasks.",
-    epilog="Add --debug to any command to see where an error comes from.",
+    help="Federated learning for heterogeneous clients: different data, models and tasks.",
+    epilog="Add --debug to any command to see the full traceback of an error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 100},
 )
 
 
 @app.callback(invoke_without_command=True)
 def consort(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Federated learning for clients that are unlike: in data, in models, in tasks."""
+    """Federated learning for heterogeneous clients: different data, models and tasks."""
     if version:
         from consort import __version__
 
@@ -44,10 +47,10 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     federation.server,
     federation.client,
     federation.status,
-    looking.report,
-    looking.inspect,
-    looking.audit,
-    looking.list_,
+    inspecting.report,
+    inspecting.inspect,
+    inspecting.audit,
+    inspecting.list_,
     use.export,
     use.enroll,
     use.verify,

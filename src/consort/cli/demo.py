@@ -1,4 +1,4 @@
-"""The demonstration: a federation at work, and signatures to try its models with."""
+"""The command `consort demo`: trains a small federation and writes signatures to try it with."""
 
 from __future__ import annotations
 
@@ -14,28 +14,41 @@ if TYPE_CHECKING:
 
 
 def demo(out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False) -> None:
-    """Train clients with unlike models on generated signatures; minutes on two cores."""
+    """Train clients with different models on generated signatures.
+
+    Takes a few minutes on two cores.
+    """
     from consort.cli.running import compare
     from consort.experiment.loading import load_recipe
     from consort.experiment.shipped import shipped_recipes
-    from consort.use.samples import leave_samples
+    from consort.use.samples import write_samples
 
-    path = shipped_recipes()["demo"]  # whatever else may be called demo in this folder
+    path = shipped_recipes()["demo"]  # not a file named demo in the working directory
     out = out or Path("runs") / "demo"
     compare(str(path), out=out, workers=workers, quiet=quiet, json=json)
     recipe = load_recipe(path)
-    samples = leave_samples(recipe, recipe.seeds[0], out / "signatures")
+    samples = write_samples(recipe, recipe.seeds[0], out / "signatures")
     if not (quiet or json):
         run = out / list(recipe.algorithms)[-1] / f"seed-{recipe.seeds[0]}"
         typer.echo(advice(samples, run, out / f"user-{samples.user}.template"))
 
 
 def advice(samples: Samples, run: Path, template: Path) -> str:
-    """What to try next, as commands that can be copied."""
+    """What to try next, as commands that can be copied.
+
+    Args:
+        samples: The signatures that were written.
+        run: The folder of the run whose model is used.
+        template: Where the template of the user will be written.
+
+    Returns:
+        Text for the terminal.
+    """
     folder = samples.folder
     return f"""
-A trained model can be used. {folder} has generated signatures of user {samples.user}: references
-that {samples.client} trained with, and genuine and forged ones that it has not seen.
+Try a trained model: {folder} contains generated signatures of user {samples.user}.
+The client {samples.client} was trained with the references; the other signatures, genuine and
+forged, are new to it.
 
 consort enroll {run} --client {samples.client} --user {samples.user} --references \
 {folder}/reference-*.png --out {template}

@@ -1,4 +1,7 @@
-"""The commands that show what there is. Everything slow is imported inside them."""
+"""The commands that inspect: `report`, `inspect`, `audit`, `list`.
+
+Slow modules are imported inside them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from consort.errors import UsageError
 
 
 class Listing(StrEnum):
-    """What can be listed."""
+    """The kinds of things that `consort list` can list."""
 
     algorithms = "algorithms"
     models = "models"
@@ -26,9 +29,11 @@ class Listing(StrEnum):
 
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
-    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file to write.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Write one self-contained HTML page about one run or several."""
+    """Write a report on one or several runs as one HTML page."""
     from consort.report.page import write_report
     from consort.results.comparison import runs_below
     from consort.results.result import NoResults, Result
@@ -42,7 +47,7 @@ def report(
     if not results:
         raise without[0]
     for reason in without:
-        typer.echo(f"left out: {reason}", err=True)
+        typer.echo(f"skipped: {reason}", err=True)
     path = out or folders[0] / "report.html"
     write_report(results, path)
     typer.echo(str(path))
@@ -54,17 +59,23 @@ def inspect(
     seed: Seed = None,
     scale: Scale = None,
     data: Data = None,
-    out: Annotated[Path | None, typer.Option(help="The HTML file.", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file to write.", metavar="FILE")
+    ] = None,
     pictures: Annotated[
-        bool, typer.Option("--pictures", help="How unlike clients' pictures are; reads them all.")
+        bool,
+        typer.Option("--pictures", help="Also compare the clients' images; loads all of them."),
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Show the federation before training: who holds what, with which model, for which tasks."""
+    """Show the clients of a recipe before training.
+
+    Writes a page on the data, model and tasks of every client.
+    """
     from consort.cli.show import Screen
     from consort.experiment.assembly import assemble
-    from consort.report import heterogeneity as unlike
+    from consort.report import heterogeneity
     from consort.report.inspect import write_inspection
 
     path, loaded = named_recipe(recipe, scale, changes)
@@ -74,7 +85,7 @@ def inspect(
     page = write_inspection(
         description,
         out or default_folder(path, scale) / "inspect.html",
-        unlike.pictures(assembly.federation) if pictures else None,
+        heterogeneity.pictures(assembly.federation) if pictures else None,
     )
     Screen(quiet, json).federation(description, page)
 
@@ -82,18 +93,18 @@ def inspect(
 def audit(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     out: Annotated[
-        Path | None, typer.Option(help="The HTML file, of a single run.", metavar="FILE")
+        Path | None, typer.Option(help="The HTML file to write, for a single run.", metavar="FILE")
     ] = None,
     lpips: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
-            help="Weights of torchvision's alexnet and alex.pth of the package lpips: "
-            "score pictures by LPIPS too.",
+            help="Also score images by LPIPS; needs the weights of torchvision's AlexNet and the "
+            "file alex.pth of the package lpips.",
             metavar="FILE FILE",
         ),
     ] = None,
 ) -> None:
-    """Attack what runs really sent, and write a page about what leaks; several side by side."""
+    """Attack the messages that were sent in a run. Writes a page on what they leak."""
     from consort.attacks.audit import audit as attack
     from consort.cli.show_audit import show_audits
     from consort.metrics.lpips import Lpips
@@ -101,7 +112,9 @@ def audit(
     from consort.results.result import Result
 
     if out and len(folders) > 1:
-        raise UsageError("--out names one file, but there are several runs: each gets its own")
+        raise UsageError(
+            "--out names one file, but there are several runs: omit it, each run gets its own page"
+        )
     perceptual = Lpips.load(*lpips) if lpips else None
     results = [Result.load(folder) for folder in folders]
     audits = []
@@ -113,7 +126,7 @@ def audit(
 
 
 def list_(what: Annotated[Listing, typer.Argument(help="What to list.")]) -> None:
-    """List what there is: algorithms, models, data sets, tasks, recipes, metrics."""
+    """List the available algorithms, models, tasks and so on."""
     from consort.cli.listing import describe
 
     described = describe(what.value)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,25 +9,36 @@ import typer
 
 from consort.engines.choice import EngineName
 
-RecipeName = Annotated[str, typer.Argument(help="A recipe file, or the name of a shipped one.")]
+RecipeName = Annotated[
+    str, typer.Argument(help="A recipe file, or the name of a recipe that comes with Consort.")
+]
 Changes = Annotated[
-    list[str], typer.Option("--set", help="Change a key of the recipe: run.rounds=5", metavar="K=V")
+    list[str],
+    typer.Option("--set", help="Override a key of the recipe: run.rounds=5", metavar="KEY=VALUE"),
 ]
 Algorithm = Annotated[
-    str | None, typer.Option(help="Which of the recipe's algorithms; the first if not given.")
+    str | None, typer.Option(help="One of the recipe's algorithms; default: the first one.")
 ]
-Seed = Annotated[int | None, typer.Option(help="The recipe's first seed if not given.")]
-Scale = Annotated[str | None, typer.Option(help="One of the recipe's scales: desk, paper.")]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that train clients side by side.")]
-Engine = Annotated[EngineName | None, typer.Option(help="What trains clients; decides no number.")]
+Seed = Annotated[int | None, typer.Option(help="Random seed; default: the recipe's first seed.")]
+Scale = Annotated[
+    str | None, typer.Option(help="One of the recipe's scales, such as desk or paper.")
+]
+Workers = Annotated[
+    int, typer.Option(min=1, help="Number of processes that train clients in parallel.")
+]
+Engine = Annotated[
+    EngineName | None, typer.Option(help="Where clients are trained; does not change the results.")
+]
 Address = Annotated[
     str | None,
-    typer.Option(help="A Ray cluster: auto, host:port, ray://host:port.", metavar="ADDRESS"),
+    typer.Option(
+        help="Address of a Ray cluster: auto, host:port or ray://host:port.", metavar="ADDRESS"
+    ),
 ]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="DIR")]
 Data = Annotated[
     Path | None,
     typer.Option(help="Folder with real data sets.", envvar="CONSORT_DATA", metavar="DIR"),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars, no tables.")]
-Json = Annotated[bool, typer.Option("--json", help="Results as JSON on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress bars and no tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")]

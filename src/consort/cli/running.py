@@ -1,4 +1,4 @@
-"""The commands that train. Everything slow is imported inside them."""
+"""The commands that train: `run`, `compare`, `resume`. Slow modules are imported inside them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run one algorithm on one federation, or go on with such a run."""
+    """Run one algorithm of a recipe. Continues the run if it was interrupted."""
     from consort.cli.show import Screen
     from consort.experiment.preparation import prepare_run
 
@@ -62,14 +62,16 @@ def compare(
     recipe: RecipeName,
     changes: Changes = [],  # noqa: B006
     algorithms: Annotated[
-        str | None, typer.Option(help="Some of the recipe's algorithms: a,b,c", metavar="NAMES")
+        str | None,
+        typer.Option(help="Run only these of the recipe's algorithms: a,b,c", metavar="NAMES"),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Seeds 0 to N-1 in place of the recipe's.")
+        int | None, typer.Option(min=1, help="Use seeds 0 to N-1 instead of the recipe's.")
     ] = None,
     scale: Scale = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 unless every claim of the recipe holds.")
+        bool,
+        typer.Option("--check", help="Exit with code 1 unless every claim of the recipe holds."),
     ] = False,
     workers: Workers = 1,
     engine: Engine = None,
@@ -79,7 +81,7 @@ def compare(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run all algorithms of a recipe over its seeds: the table of a paper, its claims judged."""
+    """Run all algorithms and seeds of a recipe. Prints a results table and checks its claims."""
     from consort.cli.show import Screen
     from consort.experiment.assembly import assemble
     from consort.experiment.preflight import preflight
@@ -111,13 +113,15 @@ def compare(
 
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    workers: Annotated[int | None, typer.Option(min=1, help="As before if not given.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of processes; default: as before.")
+    ] = None,
     engine: Engine = None,
     address: Address = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Go on where a run stopped, killed or not; the numbers are those of an unbroken run."""
+    """Continue an interrupted run. The results are those of an uninterrupted one."""
     from consort.cli.show import Screen
     from consort.experiment.preparation import resume_run
     from consort.experiment.run_folder import read_description
@@ -130,7 +134,19 @@ def resume(
 
 
 def named_recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path, Recipe]:
-    """A recipe by its file or its shipped name, and where it lies."""
+    """Finds and loads a recipe.
+
+    Args:
+        name: A recipe file, or the name of a recipe that comes with Consort.
+        scale: One of the recipe's scales.
+        changes: Keys to override, each as `key=value`.
+
+    Returns:
+        The path of the recipe file, and the recipe.
+
+    Raises:
+        UsageError: If there is no such recipe, or it is not valid.
+    """
     from consort.experiment.loading import load_recipe
     from consort.experiment.shipped import find_recipe
 
@@ -139,7 +155,7 @@ def named_recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path
 
 
 def default_folder(recipe: Path, scale: str | None) -> Path:
-    """Where the runs of a recipe go, unless the user says otherwise."""
+    """The folder for the runs of a recipe if the user names none."""
     return Path("runs") / (f"{recipe.stem}-{scale}" if scale else recipe.stem)
 
 
@@ -150,7 +166,15 @@ def finish(
     root: Path | None = None,
     verdicts: list[Verdict] | None = None,
 ) -> None:
-    """Prints the table and writes the report."""
+    """Writes the report of finished runs and prints their results table.
+
+    Args:
+        folders: The folders of the runs.
+        screen: Where to print.
+        recipe: The recipe whose published numbers are shown.
+        root: The folder for the report; that of the first run if not given.
+        verdicts: The outcomes of the recipe's claims.
+    """
     from consort.report.page import write_report
     from consort.results.result import Result
 

@@ -1,4 +1,4 @@
-"""What the command shows while it works and when it is done."""
+"""What the command prints: progress bars during a run, tables at its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
 
 class ProgressBars(Observer):
-    """Two bars for a run: its rounds, and the clients of the present round."""
+    """Two progress bars for a run: its rounds, and the clients of the current round.
+
+    Args:
+        progress: Where the bars are drawn.
+        title: The name of the run.
+        rounds: The number of rounds planned.
+    """
 
     def __init__(self, progress: Progress, title: str, rounds: int) -> None:
         self.progress = progress
@@ -39,34 +45,34 @@ class ProgressBars(Observer):
         self._drawn = 0.0
 
     def round_started(self, round: int, calls: int) -> None:
-        """The bar of rounds goes on, the bar of clients starts anew."""
+        """Advances the bar of rounds and restarts the bar of clients."""
         self.progress.update(self.rounds, completed=round - 1)
         self.progress.reset(self.clients, total=calls, description=f"  round {round}")
         self._draw()
 
     def answered(self, call: Call) -> None:
-        """One client more, unless it is only evaluated, or a protocol asks."""
+        """Advances the bar of clients, except for evaluations and calls of a protocol."""
         if not call.evaluation and call.of_algorithm:
             self.progress.advance(self.clients)
             self._draw()
 
     def evaluated(self, round: int, replies: Replies) -> None:  # noqa: ARG002
-        """The round is over."""
+        """Completes the round."""
         self.progress.update(self.rounds, completed=round)
         self._draw()
 
     def failed(self, error: ClientFailed) -> None:
-        """Tells the user at once."""
-        self.progress.console.print(f"[yellow]went on without {escape(str(error))}[/yellow]")
+        """Prints the failure at once."""
+        self.progress.console.print(f"[yellow]continued without {escape(str(error))}[/yellow]")
 
     def finished(self) -> None:
-        """Leaves the bar of rounds full and takes the other away."""
+        """Completes the bar of rounds and removes the bar of clients."""
         self.progress.update(self.rounds, completed=self.total)
         self.progress.remove_task(self.clients)
         self.progress.refresh()
 
     def _draw(self) -> None:
-        """At most ten times a second."""
+        """Redraws, at most ten times a second."""
         now = time.monotonic()
         if now - self._drawn > 0.1:
             self._drawn = now
@@ -74,7 +80,12 @@ class ProgressBars(Observer):
 
 
 class Screen:
-    """Progress bars on standard error, results on standard output."""
+    """Prints progress bars on standard error and results on standard output.
+
+    Args:
+        quiet: Print neither bars nor tables.
+        as_json: Print results as JSON.
+    """
 
     def __init__(self, quiet: bool, as_json: bool) -> None:
         self.quiet = quiet
@@ -86,7 +97,7 @@ class Screen:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             console=Console(stderr=True, quiet=quiet),
-            auto_refresh=False,  # no thread of its own: workers are forked from this process
+            auto_refresh=False,  # no refresh thread: workers are forked from this process
             disable=quiet,
         )
 
@@ -102,14 +113,20 @@ class Screen:
     ) -> None:
         self.progress.stop()
         if kind is KeyboardInterrupt:
-            raise Failure("stopped; nothing is lost: give the same command again to go on")
+            raise Failure("stopped; nothing is lost: repeat the command to continue")
 
     def watch(self, name: str, seed: int, rounds: int) -> Observer:
-        """An observer that shows one run."""
+        """An observer that shows the progress of one run.
+
+        Args:
+            name: The algorithm.
+            seed: The seed of the run.
+            rounds: The number of rounds planned.
+        """
         return ProgressBars(self.progress, f"{name}, seed {seed}", rounds)
 
     def say(self, text: str) -> None:
-        """One line above the bars."""
+        """Prints a line above the bars."""
         self.progress.console.print(escape(text), soft_wrap=True, highlight=False)
 
     def results(
@@ -119,12 +136,19 @@ class Screen:
         published: Sequence[Published],
         page: Path,
     ) -> None:
-        """The table of all algorithms, the claims, and where the report is."""
+        """Prints the table of all algorithms, the claims, and the path of the report.
+
+        Args:
+            results: The finished runs.
+            verdicts: The outcomes of the recipe's claims.
+            published: Numbers from papers, shown in a column of their own.
+            page: The report.
+        """
         if self.as_json:
             print(json.dumps(_as_data(results, verdicts, page), indent=1))
             return
         table = _table(results, published)
-        if not self.console.is_terminal:  # a file has no edge at which to cut a table off
+        if not self.console.is_terminal:  # in a file, a table need not fit a terminal's width
             natural = self.console.measure(table, options=self.console.options.update(width=999))
             self.console.width = max(self.console.width, natural.maximum)
         self.console.print(table)
@@ -139,7 +163,12 @@ class Screen:
         self.console.print(f"report: {page}", soft_wrap=True, highlight=False, markup=False)
 
     def federation(self, description: Mapping[str, Any], page: Path) -> None:
-        """Who holds what, in a table, and where the pictures are."""
+        """Prints a table of the clients, the skew of their data, and the path of the page.
+
+        Args:
+            description: A federation as `run.json` describes it.
+            page: The page that `consort inspect` wrote.
+        """
         clients = description["clients"]
         if self.as_json:
             print(json.dumps(description, indent=1))
@@ -149,18 +178,18 @@ class Screen:
         sizes = [client["train"] for client in clients.values()]
         self.console.print(
             f"{len(clients)} clients, partition {description['partition']}; label skew "
-            f"{distance:.2f} (0: all clients are alike), size skew {gini(sizes):.2f} "
-            "(Gini)",
+            f"{distance:.2f} (0: all clients have the same label distribution), size skew "
+            f"{gini(sizes):.2f} (Gini)",
             highlight=False,
         )
-        self.console.print(f"pictures: {page}", soft_wrap=True, highlight=False, markup=False)
+        self.console.print(f"page: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
 _CAPTION = (
-    "mean over clients in the {last} and in the round that is best on validation data; "
-    "worst client in the {last}; MiB and seconds per round"
+    "last: mean over clients in the {last}; best: in the best round on validation data; "
+    "worst: worst client in the {last}; MiB and s: per round"
 )
-_TUNED = "; tuned: after local training before the test, in the {last}"
+_TUNED = "; tuned: after fine-tuning on each client before the test, in the {last}"
 
 
 def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
@@ -195,11 +224,11 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
 
 
 def _deltas(results: Sequence[Result]) -> str:
-    """What epsilon is of, and the delta it goes with."""
+    """The unit that epsilon protects, and the delta that belongs to it."""
     tables = [table for result in results if (table := result.about.get("privacy"))]
     found = {(table["level"], table["delta"]) for table in tables}
-    kinds = " or ".join(f"one {level} at δ = {delta:g}" for level, delta in sorted(found))
-    return f"; ε: spent on {kinds}" if found else ""
+    kinds = " or ".join(f"{level} at δ = {delta:g}" for level, delta in sorted(found))
+    return f"; ε: privacy spent per {kinds}" if found else ""
 
 
 _MOST_ROWS = 40

@@ -1,4 +1,4 @@
-"""How a federation is doing, on the screen."""
+"""Prints the status of a federation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _SHOWN_EVENTS = 10
 
 
 def show_status(table: dict[str, Any]) -> None:
-    """A line about the run, a table of the clients, and what happened last."""
+    """Prints a line about the run, a table of the clients, and the latest events.
+
+    Args:
+        table: What `consort.deployment.status.current_status` returned.
+    """
     console = Console()
     round_ = f", round {table['round']} of {table['rounds']}" if "round" in table else ""
     console.print(f"{table['algorithm']}: {table['phase']}{round_}", highlight=False)

@@ -1,4 +1,4 @@
-"""The commands that use a trained model."""
+"""The commands that use a trained model: `export`, `enroll`, `verify`."""
 
 from __future__ import annotations
 
@@ -9,95 +9,119 @@ import typer
 
 from consort.cli.options import Json, Quiet
 
-Client = Annotated[str | None, typer.Option(help="Whose model, by name.", metavar="NAME")]
+Client = Annotated[str | None, typer.Option(help="The client whose model is used.", metavar="NAME")]
 
 
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
-    client: Annotated[str, typer.Option(help="Whose model, by name.", metavar="NAME")],
-    out: Annotated[Path, typer.Option(help="A file, .pt, .onnx or .safetensors.", metavar="FILE")],
+    client: Annotated[str, typer.Option(help="The client whose model is used.", metavar="NAME")],
+    out: Annotated[
+        Path, typer.Option(help="File to write: .pt, .onnx or .safetensors.", metavar="FILE")
+    ],
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a client's model (.pt, .onnx), once it is found to compute the same, or its encoder."""
+    """Write a client's model to a file.
+
+    A .pt (TorchScript) or .onnx file contains the whole model, and is kept only if its outputs are
+    the same. A .safetensors file contains the encoder alone.
+    """
     from consort.use.export import export as write
 
     exported = write(folder, client, out)
-    facts = exported.facts
+    metadata = exported.metadata
     if json:
         _print_json(
             file=str(out),
-            client=facts.client,
-            round=facts.round,
-            outputs=facts.outputs,
+            client=metadata.client,
+            round=metadata.round,
+            outputs=metadata.outputs,
             largest_difference=exported.difference,
         )
     elif not quiet:
-        what = "encoder of " * exported.encoder + facts.architecture
-        typer.echo(f"{out}: {what} of {facts.client} after round {facts.round}")
+        what = "encoder of " * exported.encoder + metadata.architecture
+        typer.echo(f"{out}: {what} of {metadata.client} after round {metadata.round}")
         if exported.encoder:
             return
-        typer.echo(f"outputs: {', '.join(facts.outputs)}")
+        typer.echo(f"outputs: {', '.join(metadata.outputs)}")
         typer.echo(
-            f"largest difference to the model in the run: {exported.difference:.1e} "
+            f"largest difference from the model in the run: {exported.difference:.1e} "
             f"({exported.examples} examples)"
         )
 
 
 def enroll(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="The folder of a run, or an exported file.")
+        Path, typer.Argument(metavar="MODEL", help="The folder of a run, or an exported model.")
     ],
-    user: Annotated[str, typer.Option(help="Whose signatures these are.", metavar="ID")],
-    out: Annotated[Path, typer.Option(help="The template to write.", metavar="FILE")],
+    user: Annotated[str, typer.Option(help="The user who wrote the signatures.", metavar="ID")],
+    out: Annotated[Path, typer.Option(help="Template file to write.", metavar="FILE")],
     more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PICTURE]...", help="More references.")
+        list[Path] | None, typer.Argument(metavar="[PICTURE]...", help="More genuine signatures.")
     ] = None,
     references: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PICTURE...", help="One to twelve genuine signatures."),
+        typer.Option(metavar="PICTURE...", help="One to twelve images of genuine signatures."),
     ] = None,
     client: Client = None,
     far: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Forgeries to accept at most; if not given, equal errors."),
+        typer.Option(
+            min=0,
+            max=1,
+            help="Largest share of forgeries to accept; default: the equal error rate.",
+        ),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Make a template of a user from a few genuine signatures."""
+    """Create the template of a user from a few genuine signatures."""
     from consort.use.persons import enroll as enroll_person
 
     pictures = [*(references or []), *(more or [])]
-    terms = enroll_person(model, client, user, pictures, out, far).terms
+    found = enroll_person(model, client, user, pictures, out, far).metadata
     if json:
         _print_json(
-            file=str(out), user=user, threshold=terms.threshold, far=terms.far, frr=terms.frr
+            file=str(out),
+            user=user,
+            threshold=found.threshold,
+            far=found.far,
+            frr=found.frr,
         )
     elif not quiet:
-        typer.echo(f"{out}: {user}, {len(pictures)} references, threshold {terms.threshold:.4f}")
+        typer.echo(f"{out}: {user}, {len(pictures)} references, threshold {found.threshold:.4f}")
         typer.echo(
-            f"on validation data of users it knows, the client so accepts {terms.far:.1%} of the "
-            f"forgeries and rejects {terms.frr:.1%} of the genuine signatures"
+            f"on the client's validation data, this threshold accepts {found.far:.1%} of the "
+            f"forgeries and rejects {found.frr:.1%} of the genuine signatures"
         )
 
 
 def verify(
-    template: Annotated[Path, typer.Argument(metavar="TEMPLATE", help="What `enroll` wrote.")],
-    query: Annotated[Path, typer.Argument(metavar="PICTURE", help="The signature in question.")],
+    template: Annotated[
+        Path, typer.Argument(metavar="TEMPLATE", help="Template written by consort enroll.")
+    ],
+    query: Annotated[
+        Path, typer.Argument(metavar="PICTURE", help="Image of the signature to verify.")
+    ],
     model: Annotated[
-        Path | None, typer.Option(help="The model's file, if it was moved.", metavar="FILE")
+        Path | None, typer.Option(help="The model file, if it was moved.", metavar="FILE")
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Accept a signature (exit code 0) or reject it (1); 2, if that cannot be decided."""
+    """Accept or reject a signature.
+
+    The exit code is 0 if it is accepted, 1 if it is rejected, and 2 if this cannot be decided.
+    """
     from consort.errors import ConsortError, UsageError
     from consort.use.persons import verify as decide
 
     try:
         decision = decide(template, query, model)
-    except (ConsortError, OSError) as error:  # never to be taken for a rejection
+    except (
+        ConsortError,
+        OSError,
+    ) as error:  # an error must not look like a rejection (exit code 1)
         raise UsageError(str(error)) from error
     if json:
         _print_json(

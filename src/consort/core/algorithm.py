@@ -133,6 +133,10 @@ class Algorithm(Generic[S]):
     pools_data: ClassVar[bool] = False
     """Whether one client with everybody's data takes the place of the clients."""
 
+    trains_only_by_steps: ClassVar[bool] = False
+    """Whether clients learn from their training data only through `local.run` with its default
+    objective; example-level protections rely on it, see `known_to_train_only_by_steps`."""
+
     companion: Mapping[str, Any] | None = None
     """The model that every client has beside its own, as a recipe's table, if there is one.
 
@@ -152,9 +156,21 @@ class Algorithm(Generic[S]):
     def evaluate(self, server: S, clients: Clients) -> Replies:
         """Asks every client for the scores of its models: `{model: scores}` per client.
 
-        Numbers beside the scores are kept in the history under their names.
+        Numbers beside the scores are kept in the history under their names. By default, `test` is
+        asked with the entry `model` of the server's state.
         """
-        raise NotImplementedError
+        state: Any = server
+        return clients.ask(self.test, model=state.model)
+
+    @on_client
+    def test(self, client: Any, *_: Any, **received: Any) -> Payload:
+        """By default, the scores of `model` as received, under the name in `reports`.
+
+        An algorithm whose clients receive something else to be tested has its own `test`, with
+        its own arguments.
+        """
+        received["model"].load_into(client.model)
+        return {self.reports: client.score()}
 
     def with_local(self, changes: Mapping[str, Any]) -> Algorithm[S]:
         """The same algorithm with other values of some keys of `local`, as some clients have it."""
@@ -173,6 +189,20 @@ class Algorithm(Generic[S]):
             if "round" in vars(base):
                 break
         return {}
+
+    @classmethod
+    def known_to_train_only_by_steps(cls) -> bool:
+        """Whether `trains_only_by_steps` is declared for this very class.
+
+        A subclass that defines a method inherits no such claim, because that method may use the
+        training data in another way: it has to declare `trains_only_by_steps` itself.
+        """
+        for base in cls.__mro__:
+            if "trains_only_by_steps" in vars(base):
+                return bool(base.__dict__["trains_only_by_steps"])
+            if any(hasattr(v, "__get__") and n[:2] != "__" for n, v in vars(base).items()):
+                break
+        return False
 
     @classmethod
     def state_type(cls) -> type:

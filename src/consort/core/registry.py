@@ -41,16 +41,32 @@ def load_object(place: str) -> Any:
 
 
 def first_line(place: str) -> str:
-    """The first line of an object's docstring, read from its source: nothing is imported."""
+    """The first line of an object's docstring, read from its source: nothing is imported.
+
+    Args:
+        place: "package.module:object".
+
+    Returns:
+        The line; empty, if the module's source or a docstring is not found.
+    """
     module, _, name = place.partition(":")
-    package, *parts = module.split(".")
-    spec = importlib.util.find_spec(package)  # to look deeper would import what lies between
-    folders = spec.submodule_search_locations if spec else None
-    tree = ast.parse(Path((folders or ["."])[0], *parts).with_suffix(".py").read_text("utf-8"))
-    for node in tree.body:
+    source = _source(*module.split("."))
+    for node in ast.parse(source.read_text("utf-8")).body if source else ():
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
             return (ast.get_docstring(node) or "").partition("\n")[0]
     return ""
+
+
+def _source(package: str, *parts: str) -> Path | None:
+    """The file of a module, if it can be found without importing what lies around it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return None
+    candidates = [Path(spec.origin)] if spec.origin and not parts else []
+    for folder in spec.submodule_search_locations or ():
+        path = Path(folder, *parts)
+        candidates += [path / "__init__.py", path.with_suffix(".py")]
+    return next((file for file in candidates if file.suffix == ".py" and file.is_file()), None)
 
 
 def _import(module: str) -> Any:

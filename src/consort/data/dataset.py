@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from consort.data.examples import Examples
-from consort.domains.signatures.scan import Scan
 from consort.tasks import Task
 
 
 def as_is(inputs: Tensor) -> Tensor:
     """The default preparation: none."""
     return inputs
+
+
+class Reader(Protocol):
+    """How the file of a further example becomes what is stored of it, then and later."""
+
+    def read(self, path: Path) -> NDArray[np.uint8]:
+        """Reads one example, without the preparation of the data set."""
+        ...
+
+    def table(self) -> dict[str, Any]:
+        """The reader as values that can be written as JSON, to make it again later."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +55,13 @@ class Dataset:
     units: NDArray[np.int64] | None = None
     """What is never torn apart, such as a finger with all its pairs, or the views of a place."""
     prepare: Callable[[Tensor], Tensor] = as_is
-    scan: Scan | None = None
-    """How further pictures are read from files, where the inputs are signatures."""
+    reader: Reader | None = None
+    """How further examples are read from files, where models are used on such."""
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @cached_property
+    def example(self) -> Tensor:
+        """One input as models see it."""
+        return self.prepare(self.examples.inputs[:1])[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -79,21 +79,22 @@ class Splits:
     train: Examples
     validation: Examples
     test: Examples
-    marked: Examples | None = None
-    """Test examples with an attacker's mark and the label that it wants, if there is one."""
+    extra: Mapping[str, Examples] = field(default_factory=dict)
+    """Further test examples by the metric under which their accuracy is reported."""
 
     @property
-    def parts(self) -> list[Examples]:
-        """All sets of examples that there are."""
-        parts = [self.train, self.validation, self.test]
-        return parts if self.marked is None else [*parts, self.marked]
+    def parts(self) -> tuple[Examples, ...]:
+        """All sets of examples."""
+        return self.train, self.validation, self.test, *self.extra.values()
 
     def map(self, change: Callable[[Examples], Examples]) -> Splits:
         """The same splits with every set of examples changed."""
-        return Splits(*map(change, self.parts))
+        extra = {name: change(examples) for name, examples in self.extra.items()}
+        return Splits(change(self.train), change(self.validation), change(self.test), extra)
 
     @staticmethod
-    def concatenate(splits: Sequence[Splits]) -> Splits:
-        """The examples of several clients, split by split."""
-        columns = zip(*(one.parts for one in splits), strict=True)
-        return Splits(*(Examples.concatenate(column) for column in columns))
+    def concatenate(many: Sequence[Splits]) -> Splits:
+        """All examples of several clients, who have the same further test sets."""
+        columns = zip(*(splits.parts for splits in many), strict=True)
+        train, validation, test, *others = map(Examples.concatenate, columns)
+        return Splits(train, validation, test, dict(zip(many[0].extra, others, strict=True)))

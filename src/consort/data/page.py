@@ -1,4 +1,4 @@
-"""Reading a scanned page, whatever kind of picture it is."""
+"""Reading scanned pages from image files of any common format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,27 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Grey = NDArray[np.uint8]
+"""Grey levels from 0, black, to 255, white."""
 PAPER = 255
+"""The grey level of blank paper."""
 SUFFIXES = ("png", "tif", "tiff", "jpg", "jpeg", "bmp")
+"""The image formats that are read."""
 LARGEST = 64 * 2**20
-"""Pixels; a page of A4 has half as many at 600 dots per inch."""
+"""The largest number of pixels; an A4 page at 600 dpi has half as many."""
 
 
 def read_page(path: Path) -> Grey:
-    """The grey levels of a picture in a file; a colour is as grey as it is bright."""
+    """Reads an image file as grey levels; colours are converted by their luminance.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Height x width.
+
+    Raises:
+        Failure: If the file does not exist, is not an image, or has too many pixels.
+    """
     from PIL import Image
 
     try:
@@ -34,11 +47,11 @@ def read_page(path: Path) -> Grey:
     except FileNotFoundError as error:
         raise Failure(f"{path} does not exist") from error
     except Exception as error:  # decoders of damaged files raise almost anything
-        raise Failure(f"{path} cannot be read as a picture: replace or remove it") from error
+        raise Failure(f"{path} cannot be read as an image: replace or remove it") from error
 
 
 def _grey(picture: Image) -> Grey:
-    """Transparent parts are paper; of 16 bits the upper eight are kept."""
+    """Transparent pixels become paper; images of 16 bits keep the upper eight."""
     from PIL import Image
 
     if picture.mode.startswith("I"):
@@ -50,10 +63,16 @@ def _grey(picture: Image) -> Grey:
 
 
 def otsu(page: Grey) -> int | None:
-    """The lightest grey level that is ink, or none if all pixels are alike (Otsu 1979).
+    """Otsu's threshold between ink and paper (Otsu 1979).
 
-    Where the histogram has a gap, every level in it cuts the page in the same way: the middle one
-    is taken, so that a page of two levels is cut halfway between them.
+    If the histogram has a gap, all levels in the gap separate the page equally: the middle one is
+    returned, so that a page of two levels is separated halfway between them.
+
+    Args:
+        page: The grey levels.
+
+    Returns:
+        The lightest grey level that counts as ink; None if all pixels are equal.
     """
     counts = np.bincount(page.ravel(), minlength=256)
     if counts.max() == page.size:

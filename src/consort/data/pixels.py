@@ -1,4 +1,4 @@
-"""Images are stored as bytes and scaled only for the client that uses them."""
+"""Images stored as bytes, which each client converts to floats when it uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consort.tasks import Classification
 
 
 def scale(images: Tensor) -> Tensor:
-    """Bytes 0…255 as floats from -1 to 1: mean 0.5 and deviation 0.5 of values in [0, 1]."""
+    """Converts bytes 0…255 to floats from -1 to 1, as with mean 0.5 and deviation 0.5 of [0, 1]."""
     return images.to(torch.float32).div_(127.5).sub_(1)
 
 
@@ -22,7 +22,7 @@ _DEVIATION = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Bytes in colour by ImageNet's means and deviations, as published encoders see them."""
+    """Converts RGB bytes to floats, standardised by ImageNet's mean and standard deviation."""
     return images.to(torch.float32).div_(255).sub_(_MEAN).div_(_DEVIATION)
 
 
@@ -33,7 +33,18 @@ def labelled_images(
     classes: int,
     owners: NDArray[np.int64] | None = None,
 ) -> Dataset:
-    """A data set of images with one task, `classify`: which of so many classes each one shows."""
+    """A data set of images with one classification task, `classify`.
+
+    Args:
+        name: The name of the data set.
+        images: Bytes, images x channels x height x width.
+        labels: The class of each image, from 0.
+        classes: The number of classes.
+        owners: The natural client of each image, if there is one.
+
+    Returns:
+        The data set; its inputs are scaled to -1…1.
+    """
     return Dataset(
         name=name,
         examples=Examples(torch.from_numpy(images), {"classify": torch.from_numpy(labels)}),

@@ -1,4 +1,4 @@
-"""Keys and certificates: made, written as text, read and checked."""
+"""Creates, writes, reads and verifies keys and certificates."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PrivateKey = ec.EllipticCurvePrivateKey
 
 
 def public_bytes(key: Any) -> bytes:
-    """A public key in the form in which nodes show it."""
+    """A public key in the PEM form that Flower's nodes use."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     data: bytes = key.public_bytes(serialization.Encoding.PEM, form)
     return data
 
 
 def new_key() -> PrivateKey:
-    """A new private key."""
+    """Generates a private key."""
     return ec.generate_private_key(ec.SECP384R1())
 
 
@@ -39,7 +39,16 @@ def certificate_of(
     days: int,
     hosts: list[str] | None = None,
 ) -> x509.Certificate:
-    """A certificate of the authority itself, of the server (with hosts) or of a client."""
+    """Issues a certificate for the authority itself, for the server (with hosts) or for a client.
+
+    Args:
+        name: The common name of the owner.
+        key: The public key of the owner.
+        signer: The private key of the authority.
+        authority: The certificate of the authority; `None` issues that certificate itself.
+        days: How long the certificate is valid.
+        hosts: The names and addresses of the server.
+    """
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     builder = (
@@ -48,7 +57,7 @@ def certificate_of(
         .issuer_name(authority.subject if authority else subject)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))  # clocks differ
+        .not_valid_before(now - timedelta(minutes=5))  # the clocks of machines differ
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(authority is None, None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
@@ -91,7 +100,7 @@ def _host(name: str) -> x509.GeneralName:
 
 
 def is_valid(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether the authority has signed a certificate, and its time is now."""
+    """Whether a certificate is signed by the authority and valid at this moment."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
@@ -101,18 +110,26 @@ def is_valid(certificate: x509.Certificate, authority: x509.Certificate) -> bool
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """Whose certificate it is."""
+    """The common name of the owner of a certificate."""
     (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(name.value)
 
 
 def read_certificate(path: Path) -> x509.Certificate:
-    """The first certificate in a file."""
+    """The first certificate in a file.
+
+    Raises:
+        UsageError: If the file is not a certificate.
+    """
     return read_chain(path)[0]
 
 
 def read_chain(path: Path) -> list[x509.Certificate]:
-    """All certificates in a file."""
+    """All certificates in a file.
+
+    Raises:
+        UsageError: If the file is not a certificate.
+    """
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
     except ValueError as error:
@@ -120,22 +137,26 @@ def read_chain(path: Path) -> list[x509.Certificate]:
 
 
 def read_key(path: Path) -> PrivateKey:
-    """The private key in a file."""
+    """The private key in a file.
+
+    Raises:
+        UsageError: If the file is missing or contains another kind of key.
+    """
     if not path.is_file():
-        raise UsageError(f"{path} is needed to admit clients: bring it back for a moment")
+        raise UsageError(f"{path} is missing, but needed to admit clients: put it back there")
     key = serialization.load_pem_private_key(path.read_bytes(), None)
     if not isinstance(key, PrivateKey):
-        raise UsageError(f"{path} is not the key of consort site init")
+        raise UsageError(f"{path} is not a key created by consort site init")
     return key
 
 
 def pem_of(item: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
-    """A certificate, or the request for one, as text."""
+    """A certificate or a certificate request in PEM form."""
     return item.public_bytes(serialization.Encoding.PEM)
 
 
 def pem_of_key(
     key: PrivateKey, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8
 ) -> bytes:
-    """A private key as text."""
+    """A private key in PEM form, without encryption."""
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

@@ -1,4 +1,4 @@
-"""A client of a federation: joins, answers, and comes back by itself."""
+"""Runs a client of a federation: connects, answers calls, and reconnects by itself."""
 
 from __future__ import annotations
 
@@ -14,24 +14,36 @@ from typing import Any
 
 from consort.core.validation import Table, checked
 from consort.deployment.credentials import ClientCredentials
-from consort.deployment.link.runtime import ENDED
+from consort.deployment.link.runtime import RUN_ENDED
 from consort.deployment.link.supernode import SuperNode
 from consort.deployment.participant import Participant
 from consort.errors import Failure, UsageError
 from consort.experiment.recipe import Group
 
 _PAUSE = 5.0  # seconds before the next attempt to join
-_SLOW = 20.0  # seconds after which it says that it cannot join
+_SLOW = 20.0  # seconds after which the client reports that it cannot connect
 
 
 def read_brings(folder: Path, model: str | None, tasks: list[str]) -> Table:
-    """What a client brings, from its own `client.toml` and the command."""
+    """Reads a client's data, model and tasks from its `client.toml`.
+
+    Args:
+        folder: The folder with the file.
+        model: A model to use instead.
+        tasks: Tasks to use instead.
+
+    Returns:
+        A table like a group of a recipe.
+
+    Raises:
+        UsageError: If the file is missing or not valid.
+    """
     path = folder / "client.toml"
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(
-            f"{path} is missing: say there what this client brings, such as "
+            f"{path} is missing: create it and describe the client's data in it, for example "
             '[data] with name = "cifar10"'
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -45,14 +57,25 @@ def read_brings(folder: Path, model: str | None, tasks: list[str]) -> Table:
             raise UsageError(f"{path}: unknown key {key}")
     checked(Group, {"name": "client", "count": 1} | table, str(path))
     if "data" not in table:
-        raise UsageError(f'{path}: say which data it brings: [data] with name = "cifar10"')
+        raise UsageError(f'{path} names no data: add a table such as [data] with name = "cifar10"')
     return table
 
 
 def take_part(
     server: str, credentials: ClientCredentials, participant: Participant, say: Callable[[str], Any]
 ) -> None:
-    """Answers the server's calls until it is interrupted."""
+    """Connects to a server and answers its calls until interrupted.
+
+    Args:
+        server: HOST:PORT of the server.
+        credentials: The client's credentials.
+        participant: Answers the calls.
+        say: Prints a line for the user.
+
+    Raises:
+        UsageError: If another process is this client already.
+        KeyboardInterrupt: When the process is interrupted or terminated.
+    """
     folder = participant.folder
     folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -63,19 +86,19 @@ def take_part(
         connection = _Connection(node, server, say)
         while True:
             connection.keep()
-            letter = node.next_letter()
-            if letter is None:
+            message = node.next_message()
+            if message is None:
                 continue
-            answer = participant.answer(letter.parts)
+            answer = participant.answer(message.parts)
             try:
-                letter.answer(answer)
-            except (Failure, *ENDED) as error:
+                message.answer(answer)
+            except (Failure, *RUN_ENDED) as error:
                 say(f"the answer could not be sent ({error}); the server will ask again")
-                node.close()  # it would wait for the answer for ever
+                node.close()  # the node would wait for the answer forever
 
 
 class _Connection:
-    """Starts the node again whenever it ends, and says what is the matter."""
+    """Restarts the node whenever it ends, and tells the user why."""
 
     def __init__(self, node: SuperNode, server: str, say: Callable[[str], Any]) -> None:
         self.node, self.server, self.say = node, server, say
@@ -100,7 +123,7 @@ class _Connection:
             self.joined = True
             self._tell(f"connected to {self.server}")
         elif time.monotonic() - self.started > _SLOW:
-            self._tell(f"cannot reach {self.server} yet; trying on")
+            self._tell(f"cannot reach {self.server} yet; still trying")
 
     def _tell(self, text: str) -> None:
         if text != self.said:
@@ -114,10 +137,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 @contextmanager
 def _only_client(folder: Path) -> Iterator[None]:
-    """Two processes must not be the same client."""
+    """Ensures that only one process is this client."""
     with (folder / "client.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"another process is this client already ({folder})") from error
+            raise UsageError(
+                f"another process is already running as this client ({folder})"
+            ) from error
         yield

@@ -1,7 +1,7 @@
-"""Who may take part: an authority, a certificate for the server, a key for every client.
+"""Credentials: a certificate authority, a certificate for the server, a key for every client.
 
-Private keys never leave the machine they were made on: a client sends a request, the server's
-operator answers with a certificate. Both are text files that may be read by anybody.
+Private keys never leave the machine on which they were created: a client sends a request, and the
+operator of the server answers with a certificate. Neither of these two files is secret.
 """
 
 from __future__ import annotations
@@ -36,15 +36,24 @@ _AUTHORITY_DAYS = 3650
 
 @dataclass(frozen=True)
 class ServerCredentials:
-    """The folder of the server's operator."""
+    """The credentials folder of the server."""
 
     folder: Path
 
     @classmethod
     def create(cls, folder: Path, hosts: list[str], days: int) -> ServerCredentials:
-        """Makes the authority, the server's certificate and the executors' secret."""
+        """Creates the authority, the server's certificate and the secret of Flower's executors.
+
+        Args:
+            folder: The folder to create.
+            hosts: The names and addresses under which clients reach the server.
+            days: How long the server's certificate is valid.
+
+        Raises:
+            UsageError: If the folder already contains an authority.
+        """
         if (folder / "ca.key").exists():
-            raise UsageError(f"{folder} holds an authority already: choose another folder")
+            raise UsageError(f"{folder} already contains an authority: choose another folder")
         key, server = new_key(), new_key()
         authority = certificate_of(
             "Consort authority", key.public_key(), key, None, _AUTHORITY_DAYS
@@ -61,27 +70,44 @@ class ServerCredentials:
 
     @classmethod
     def open(cls, folder: Path) -> ServerCredentials:
-        """The folder, if it holds what a server needs."""
+        """Opens a folder that `create` made.
+
+        Raises:
+            UsageError: If a file is missing.
+        """
         for name in ("ca.pem", "server.pem", "server.key", "executor.secret"):
             if not (folder / name).is_file():
-                raise UsageError(f"{folder} has no {name}: make it with consort site init {folder}")
+                raise UsageError(
+                    f"{folder} has no {name}: create it with consort site init {folder}"
+                )
         return cls(folder)
 
     def admit(self, request: Path, days: int) -> Path:
-        """Signs a client's request; what comes out is the file to send back."""
+        """Signs the request of a client.
+
+        Args:
+            request: The file that the client sent.
+            days: How long the certificate is valid.
+
+        Returns:
+            The certificate file to send back.
+
+        Raises:
+            UsageError: If the request is not valid, or the client is admitted with another key.
+        """
         try:
             asked = x509.load_pem_x509_csr(request.read_bytes())
             (name,) = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{request} is not a request of consort site join") from error
+            raise UsageError(f"{request} is not a request created by consort site join") from error
         client, key = str(name.value), asked.public_key()
         if not asked.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
-            raise UsageError(f"{request} is damaged: ask for it again")
+            raise UsageError(f"{request} is damaged: ask the client to send it again")
         check_name(client)
         path = self.folder / "clients" / f"{client}.pem"
         if path.exists() and read_certificate(path).public_key() != key:
             raise UsageError(
-                f"{client} is admitted with another key: revoke that first "
+                f"{client} is already admitted with another key: revoke that one first "
                 f"(consort site revoke {self.folder} {client})"
             )
         authority = read_certificate(self.folder / "ca.pem")
@@ -90,10 +116,14 @@ class ServerCredentials:
         return path
 
     def revoke(self, client: str) -> None:
-        """Takes a client's admission back; a running server notices within seconds."""
+        """Revokes the admission of a client; a running server notices within seconds.
+
+        Raises:
+            UsageError: If no such client is admitted.
+        """
         path = self.folder / "clients" / f"{client}.pem"
         if not path.exists():
-            raise UsageError(f"{self.folder} has admitted no client {client!r}")
+            raise UsageError(f"no client {client!r} is admitted in {self.folder}")
         path.rename(path.with_suffix(".revoked"))
 
     def admitted(self) -> dict[str, bytes]:
@@ -109,21 +139,25 @@ class ServerCredentials:
 
 @dataclass(frozen=True)
 class ClientCredentials:
-    """The folder of one client."""
+    """The credentials folder of a client."""
 
     folder: Path
     name: str
 
     @classmethod
     def create(cls, folder: Path, name: str) -> ClientCredentials:
-        """Makes a key and a request for the server's operator."""
+        """Creates a key and a request for the operator of the server.
+
+        Raises:
+            UsageError: If the name is not valid, or the folder already contains a key.
+        """
         check_name(name)
         if (folder / "client.key").exists():
-            raise UsageError(f"{folder} holds a key already: choose another folder")
+            raise UsageError(f"{folder} already contains a key: choose another folder")
         key = new_key()
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         request = x509.CertificateSigningRequestBuilder().subject_name(subject)
-        form = serialization.PrivateFormat.OpenSSH  # what a SuperNode reads
+        form = serialization.PrivateFormat.OpenSSH  # the form that a SuperNode reads
         _write_secret(folder / "client.key", pem_of_key(key, form))
         made = cls(folder, name)
         _write(made.request, pem_of(request.sign(key, hashes.SHA256())))
@@ -131,16 +165,21 @@ class ClientCredentials:
 
     @classmethod
     def open(cls, folder: Path, name: str) -> ClientCredentials:
-        """The folder, if it holds a key and the certificate that goes with it."""
+        """Opens a folder with a key and the certificate that belongs to it.
+
+        Raises:
+            UsageError: If a file is missing, does not belong to the client, or has expired.
+        """
         found = cls(folder, name)
         if not (folder / "client.key").is_file():
             raise UsageError(
-                f"{folder} has no client.key: make it with consort site join {folder} --name {name}"
+                f"{folder} has no client.key: create it with consort site join {folder} "
+                f"--name {name}"
             )
         if not found.certificate.is_file():
             raise UsageError(
-                f"{folder} has no {name}.pem: ask the server's operator for it, with "
-                f"{found.request.name}"
+                f"{folder} has no {name}.pem: send {found.request.name} to the operator of "
+                "the server and put the answer there"
             )
         certificate, authority = read_chain(found.certificate)
         key = serialization.load_ssh_private_key((folder / "client.key").read_bytes(), None)
@@ -148,7 +187,10 @@ class ClientCredentials:
             raise UsageError(f"{found.certificate} does not belong to client.key in {folder}")
         if not is_valid(certificate, authority):
             end = certificate.not_valid_after_utc.date()
-            raise UsageError(f"{found.certificate} is valid until {end}: ask for a new one")
+            raise UsageError(
+                f"{found.certificate} is valid only until {end}: ask the operator of the "
+                "server for a new one"
+            )
         _write(found.authority, pem_of(authority))
         return found
 
@@ -159,17 +201,17 @@ class ClientCredentials:
 
     @property
     def request(self) -> Path:
-        """What is sent to the server's operator."""
+        """The request, which is sent to the operator of the server."""
         return self.folder / f"{self.name}.request"
 
     @property
     def certificate(self) -> Path:
-        """What comes back."""
+        """The certificate that the operator sends back."""
         return self.folder / f"{self.name}.pem"
 
     @property
     def authority(self) -> Path:
-        """The certificate that the server's is checked with."""
+        """The certificate of the authority, which verifies that of the server."""
         return self.folder / "ca.pem"
 
 
@@ -179,7 +221,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _write_secret(path: Path, data: bytes) -> None:
-    """A file that only its owner may read, from its first moment on."""
+    """Writes a file that only its owner may read, from the moment it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(data)

@@ -1,7 +1,8 @@
-"""The only port of a server that others reach: it lets admitted clients do what clients do.
+"""The gateway: the only public port of a server. It forwards what admitted clients may send.
 
-Flower's SuperLink takes orders (start a run, stop it, list nodes) on the port that clients use,
-from anybody. So it listens on this machine only, and this stands before it.
+Flower's SuperLink accepts commands (start a run, stop it, list nodes) from anybody, on the same
+port that clients use. Therefore it listens on this machine only, and clients connect to the
+gateway.
 """
 
 from __future__ import annotations
@@ -37,12 +38,19 @@ _ALLOWED = {
 }
 _KEY = b"flwr-public-key"
 _HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"te"}
-_LARGEST = 64 << 20  # Flower cuts what is larger into pieces of 5 MB
+_LARGEST = 64 << 20  # Flower splits larger messages into chunks of 5 MB
 _REFRESH = 2.0
 
 
-class Front:
-    """An HTTPS server that passes allowed requests of admitted clients on, and nothing else."""
+class Gateway:
+    """An HTTPS server that forwards allowed requests of admitted clients, and nothing else.
+
+    Args:
+        listen: HOST:PORT to listen on.
+        behind: HOST:PORT of the SuperLink.
+        credentials: The server's credentials.
+        seen: Is called with the name of a client whenever it sends a request.
+    """
 
     def __init__(
         self,
@@ -78,12 +86,16 @@ class Front:
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     def start(self) -> None:
-        """Opens the port."""
+        """Opens the port.
+
+        Raises:
+            Failure: If the address cannot be used.
+        """
         self._thread.start()
         while not self._server.started:
             if not self._thread.is_alive():
                 config = self._server.config
-                raise Failure(f"cannot listen on {config.host}:{config.port}: is it in use?")
+                raise Failure(f"cannot listen on {config.host}:{config.port}: is the port in use?")
             time.sleep(0.05)
 
     def close(self) -> None:
@@ -93,7 +105,7 @@ class Front:
 
     @property
     def keys(self) -> Mapping[str, bytes]:
-        """The keys that are admitted now, or were two seconds ago."""
+        """The keys of the admitted clients by name, at most two seconds old."""
         if time.monotonic() > self._fresh:
             self._keys = self.credentials.admitted()
             self._fresh = time.monotonic() + _REFRESH
@@ -122,12 +134,12 @@ class Front:
         try:
             answer = await self._superlink().post(scope["path"], content=body, headers=headers)
         except httpx.TransportError:
-            return 503, [], b"not now"
+            return 503, [], b"unavailable"
         passed = [(n.lower(), v) for n, v in answer.headers.raw if n.lower() not in _HOP]
         return answer.status_code, passed, answer.content
 
     def _admitted(self, header: bytes) -> str | None:
-        """Whose key this is; that the sender has it, the SuperLink checks."""
+        """The client that a public key belongs to; the SuperLink checks that the sender owns it."""
         try:
             shown = b64decode(header, validate=True)
         except NotBase64:

@@ -1,4 +1,4 @@
-"""What a client answers to the server: who it is, and the calls of a study."""
+"""Answers the messages of the server: describes the client, and carries out its calls."""
 
 from __future__ import annotations
 
@@ -30,29 +30,36 @@ _KEPT_DAYS = 30
 
 @dataclass
 class Participant:
-    """One client of a federation: answers one message at a time, none of them twice."""
+    """One client of a federation. It answers one message at a time, and none of them twice."""
 
     name: str
     brings: Table
-    """Data, model and tasks, as a group of a recipe would say it."""
+    """Data, model and tasks, as in a group of a recipe."""
     data: Path | None
     folder: Path
-    """What outlives this process: the state of the client, per run."""
+    """Where the state of the client is kept, for each run."""
     agreed: Recipe | None = None
-    """The only recipe it takes part in, if there is such a condition."""
+    """The only recipe that the client accepts; `None` accepts any without code."""
     say: Callable[[str], Any] = print
     _session: str = field(default="", init=False)
     _enrolment: Enrolment | None = field(default=None, init=False)
     _host: ClientHost | None = field(default=None, init=False)
 
     def answer(self, parts: Parts) -> Parts:
-        """The reply to a message; whatever goes wrong is a reply too."""
+        """The reply to a message; errors are replies as well.
+
+        Args:
+            parts: The parts of the message, as bytes.
+
+        Returns:
+            The parts of the reply.
+        """
         arrived = time.monotonic()
         try:
             header = json.loads(parts["header"])
             known = self._accept(header["session"], int(header["number"]))
             if header["known"] and not known:
-                raise Failure("its memory of this run is gone: start the run again in a new --out")
+                raise Failure("its state of this run is gone: start the run again in a new --out")
             enrolled = self._enrol(Study(**header["study"]), header["told"])
             match header["kind"]:
                 case "describe":
@@ -63,7 +70,7 @@ class Participant:
                 case "call":
                     return self._call(enrolled, header, parts, arrived)
                 case other:
-                    raise Refused(f"it does not know what {other!r} means")
+                    raise Refused(f"unknown kind of message: {other!r}")
         except ConsortError as error:
             self.say(f"refused: {error}")
             return _answer(error=str(error))
@@ -71,9 +78,9 @@ class Participant:
             return self._failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _accept(self, session: str, number: int) -> bool:
-        """Refuses a message that is older than one that was answered; is the run known here?"""
+        """Refuses repeated and outdated messages; returns whether the run is known here."""
         if not re.fullmatch(r"[0-9a-f]{32}", session):
-            raise Refused("the name of the run is no name")
+            raise Refused("the session id of the run is not valid")
         if session != self._session:
             self._session, self._host = session, None
         path = self.folder / session / _LAST
@@ -81,27 +88,29 @@ class Participant:
         if not last:
             self._forget_old_runs()
         if number <= last:
-            raise Refused(f"message {number} is repeated or late: {last} was answered")
+            raise Refused(f"message {number} is repeated or outdated: {last} was already answered")
         write_file(path, str(number).encode(), durable=True)
         return last > 0
 
     def _forget_old_runs(self) -> None:
-        """Deletes what is left of runs that nobody has asked about for a long time."""
+        """Deletes the state of runs without messages in the last 30 days."""
         oldest = time.time() - _KEPT_DAYS * 86_400
         for path in self.folder.glob(f"*/{_LAST}"):
             if path.stat().st_mtime < oldest:
                 shutil.rmtree(path.parent)
 
     def _enrol(self, proposal: Study, told: str | None) -> Enrolment:
-        """Joins the study that a message belongs to, unless it has joined it already."""
+        """Joins the study of a message, unless it has been joined already."""
         if self._enrolment is None or proposal.digest != self._enrolment.study.digest:
             study = proposal.accepted(self.agreed)
-            self.say(f"joins {study.algorithm}, seed {study.seed}, study {study.digest[:8]}")
+            self.say(f"joined {study.algorithm}, seed {study.seed}, study {study.digest[:8]}")
             self._enrolment, self._host = None, None
             self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
             self._enrolment.recipe.compute.apply()
         if told is not None and told != digest(self._enrolment.description):
-            raise UsageError("its data, model, tasks or training are not those the run began with")
+            raise UsageError(
+                "its data, model, tasks or training settings have changed since the run began"
+            )
         return self._enrolment
 
     def _call(
@@ -118,7 +127,7 @@ class Participant:
         if reply.error:
             return self._failed(reply.error.reason, reply.error.traceback)
         if time.monotonic() - arrived > header["seconds"]:
-            self.say(f"round {call.round}: too late, nobody waits for the answer any more")
+            self.say(f"round {call.round}: the answer was too late and is not sent")
             return _answer(error="was too late", late=True)
         self.say(f"round {call.round}: {call.method} answered in {reply.seconds:.1f} s")
         return _answer(encode(reply.content), seconds=reply.seconds)
@@ -138,7 +147,7 @@ class Participant:
         return self._host
 
     def _failed(self, reason: str, trace: str) -> Parts:
-        """The server learns what kind of error it was; what it said stays here, with its place."""
+        """Sends only the kind of error to the server; the details stay in the client's log."""
         self.say(trace or f"failed: {reason}")
         if _DISK_FULL in reason:
             return _answer(error="its disk is full")

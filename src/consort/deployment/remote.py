@@ -1,4 +1,4 @@
-"""A federation that lives elsewhere: the server knows what its clients told it."""
+"""A federation whose clients are on other machines: the server knows only their descriptions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from consort.training.compute import Compute
 
 Description = Mapping[str, Any]
 Ask = Callable[[str, Mapping[str, Any] | None, int], Params]
-"""Asks a client for the weights it starts with: (client, companion, number of the draw)."""
+"""Asks a client for its initial weights: (client, companion, number of the draw)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Announced(Federation):
-    """Its models are built by the clients; the server holds weights only."""
+class RemoteFederation(Federation):
+    """A federation whose clients build the models; the server holds weights only."""
 
-    told: Mapping[str, Description] = field(default_factory=dict)
-    """What every client said about itself."""
+    descriptions: Mapping[str, Description] = field(default_factory=dict)
+    """What each client told about itself."""
     ask: Ask | None = None
     companion: Mapping[str, Any] | None = None
+    """The companion model of every client, if there is one."""
     _initial: dict[Any, Params] = field(default_factory=dict, init=False, repr=False)
     _shapes: dict[Any, Mapping[str, tuple[int, ...]]] = field(
         default_factory=dict, init=False, repr=False
@@ -39,20 +40,27 @@ class Announced(Federation):
     @classmethod
     def of(
         cls,
-        told: Mapping[str, Description],
+        descriptions: Mapping[str, Description],
         ask: Ask,
         seed: int = 0,
         compute: Compute = Compute(),
-    ) -> Announced:
-        """The federation of clients that said this about themselves."""
-        members = {name: _member(about) for name, about in told.items()}
-        return cls(members, seed, compute=compute, told=told, ask=ask)
+    ) -> RemoteFederation:
+        """The federation of the clients with these descriptions.
+
+        Args:
+            descriptions: What each client told about itself.
+            ask: Asks a client for its initial weights.
+            seed: The seed of the run.
+            compute: How tensors are computed.
+        """
+        members = {name: _member(about) for name, about in descriptions.items()}
+        return cls(members, seed, compute=compute, descriptions=descriptions, ask=ask)
 
     def check_clients(self, protection: Protection, algorithm: Algorithm[Any]) -> None:
-        """Each client checks for itself when it joins: models and data are with them."""
+        """Does nothing: each client checks when it joins, since it has the model and the data."""
 
     def initial(self, client: str) -> Params:
-        """The weights this client's model starts with, asked for once per architecture."""
+        """The initial weights of a client's model, requested once per architecture."""
         key = self.members[client].architecture
         if key not in self._initial:
             self._initial[key] = self._asked(client, 0)
@@ -60,44 +68,52 @@ class Announced(Federation):
         return self._initial[key]
 
     def shapes(self, client: str) -> Mapping[str, tuple[int, ...]]:
-        """The shape of every parameter of this client's model."""
+        """The shape of every parameter of a client's model."""
         self.initial(client)
         return self._shapes[self.members[client].architecture]
 
-    def accompanied(self, table: Mapping[str, Any]) -> Announced:
-        """The same clients, each with a companion beside its model."""
+    def accompanied(self, table: Mapping[str, Any]) -> RemoteFederation:
+        """The same clients, each with a companion model beside its own.
+
+        Args:
+            table: The companion; an empty table stands for the smallest model of any client.
+        """
         chosen = self.chosen_companion(table)
         if chosen == self.companion:
             return self
         return replace(self, companion=chosen)
 
     def chosen_companion(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The companion that a table means: an empty one stands for the smallest model."""
+        """The companion that a table describes; an empty one stands for the smallest model."""
         if table:
             return table
-        first = min(self.client_ids, key=lambda client: self.told[client]["parameters"])
-        smallest: Mapping[str, Any] = self.told[first]["model"]
+        first = min(self.client_ids, key=lambda client: self.descriptions[client]["parameters"])
+        smallest: Mapping[str, Any] = self.descriptions[first]["model"]
         return smallest
 
     def pooled(self) -> Federation:
-        """Data never leave their owners, so there is no pool."""
-        raise UsageError("an algorithm that pools the data cannot run among institutions")
+        """Not possible, since data never leave their owners.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError("an algorithm that pools the data cannot run between institutions")
 
     def _draw(self, client: str, number: int) -> Params:
         return self._asked(client, number)
 
     def _asked(self, client: str, number: int) -> Params:
         if self.ask is None:
-            raise Failure("there is nobody to ask for the initial weights")
+            raise Failure("no client can be asked for the initial weights")
         return self.ask(client, self.companion, number)
 
 
 def _member(about: Description) -> Member:
-    """Two clients are of one architecture if they start with the same weights."""
+    """A placeholder; clients have the same architecture if their initial weights are equal."""
     tasks: Any = dict.fromkeys(about["tasks"])
     model = ModelSpec(about["model"]["name"], (("initial", about["initial"]),))
     return Member(tasks, model, torch.empty(0), _elsewhere)
 
 
 def _elsewhere() -> Splits:
-    raise Failure("the data are with the client")
+    raise Failure("the data stay with the client")

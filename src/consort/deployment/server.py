@@ -11,9 +11,9 @@ from typing import Any
 
 from consort.core.params import Params
 from consort.deployment.credentials import ServerCredentials
-from consort.deployment.remote import Announced
-from consort.deployment.stack import Hub
-from consort.deployment.status_file import Board, BoardObserver
+from consort.deployment.remote import RemoteFederation
+from consort.deployment.stack import FlowerStack
+from consort.deployment.status_file import StatusFile, StatusObserver
 from consort.deployment.study import Study, digest
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
@@ -21,17 +21,29 @@ from consort.experiment.assembly import run_of
 from consort.experiment.preflight import naming, refuse_among_institutions
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, settle
-from consort.experiment.unseen import verified_task
 from consort.run.observer import Observer, Observers
 from consort.run.run import Run
 
 Description = dict[str, Any]
-_PATIENCE = 2.0  # seconds between two questions to a client that refused
-_BEFORE = "admit those that are to take part (consort site admit), or change clients in the recipe"
+_RETRY_SECONDS = 2.0  # between two requests to a client that refused
+_REMEDY = "admit the missing clients (consort site admit), or change the clients in the recipe"
 
 
-class Server:
-    """One run of `consort server`."""
+class FederationServer:
+    """One run of `consort server`.
+
+    Args:
+        recipe: The recipe.
+        algorithm: The name of one of its algorithms.
+        seed: The seed of the run.
+        folder: Where the run is kept.
+        credentials: The server's credentials.
+        deadline: Seconds that a client has to answer a call.
+        say: Prints a line for the user.
+
+    Raises:
+        UsageError: If the recipe cannot run between institutions.
+    """
 
     def __init__(
         self,
@@ -48,53 +60,72 @@ class Server:
         self.deadline = deadline
         self.say = say
         self.study = Study.of(recipe, algorithm, seed)
-        self.board = Board(folder / "status.json")
+        self.status = StatusFile(folder / "status.json")
         self.ledger = Ledger.open(folder / "exchanges.json")
         if not self.ledger.members:  # a run that has begun was not refused
             refuse_among_institutions(recipe, algorithm)
 
     def go(self, listen: str, observer: Observer) -> None:
-        """Opens the port, waits for everybody, runs to the end."""
+        """Opens the port, waits for all clients, and runs to the end.
+
+        Args:
+            listen: HOST:PORT to listen on.
+            observer: Shows the progress.
+
+        Raises:
+            UsageError: If the admitted clients are not those of the recipe.
+            Failure: If the port cannot be opened, or the run fails.
+        """
         keys = self._expected()
         with ExitStack() as stack:
             stack.enter_context(_only_server(self.folder))
             members = list(self.ledger.members or keys)
-            self.board.begin(members, algorithm=self.name, rounds=self.recipe.run.rounds)
-            stack.enter_context(self.board.alive())
+            self.status.begin(members, algorithm=self.name, rounds=self.recipe.run.rounds)
+            stack.enter_context(self.status.alive())
             place = self.folder / "flower"
-            hub = stack.enter_context(Hub(listen, self.credentials, keys, place, self.board.seen))
+            flower = stack.enter_context(
+                FlowerStack(listen, self.credentials, keys, place, self.status.seen)
+            )
             self.say(f"listening on {listen}; waiting for {', '.join(keys)}")
-            self.run(hub, observer)
+            self.run(flower, observer)
 
-    def run(self, hub: Hub, observer: Observer) -> Run:
-        """Waits for the clients of an open hub, then runs to the end."""
+    def run(self, flower: FlowerStack, observer: Observer) -> Run:
+        """Waits for the clients of a started Flower stack, then runs to the end.
+
+        Args:
+            flower: The stack.
+            observer: Shows the progress.
+
+        Returns:
+            The finished run.
+        """
         ledger = self.ledger
         if not ledger.path.exists() and any(self.folder.glob("round-*.ckpt")):
             raise Failure(f"{ledger.path} is missing: start the run again in a new --out")
         engine = Flower(
-            hub.post,
-            hub.nodes,
+            flower.grid,
+            flower.nodes,
             self.study.table,
             ledger,
             self.deadline,
-            tell=self.board.client,
-            admitted=hub.admits,
+            tell=self.status.client,
+            admitted=flower.admits,
         )
-        self.board.run(phase="waiting")
+        self.status.run(phase="waiting")
         try:
             run = self._prepare(engine, observer)
-            self.board.run(phase="running")
+            self.status.run(phase="running")
             run.go()
         except BaseException as error:
-            self.board.run(phase="stopped")
-            self.board.event(f"stopped: {str(error) or type(error).__name__}")
+            self.status.run(phase="stopped")
+            self.status.event(f"stopped: {str(error) or type(error).__name__}")
             raise
-        self.board.run(phase="finished")
-        self.board.event("finished")
+        self.status.run(phase="finished")
+        self.status.event("finished")
         return run
 
     def _expected(self) -> dict[str, bytes]:
-        """The keys of the clients of this run; once it has begun, of those that are left."""
+        """The keys of the clients of this run; once it has begun, of those still admitted."""
         keys = self.credentials.admitted()
         if self.ledger.members:
             return {name: key for name, key in keys.items() if name in self.ledger.members}
@@ -102,7 +133,7 @@ class Server:
         if len(keys) != count:
             raise UsageError(
                 f"the recipe is for {count} clients, but {len(keys)} are admitted in "
-                f"{self.credentials.folder} ({', '.join(keys) or 'none'}): {_BEFORE}"
+                f"{self.credentials.folder} ({', '.join(keys) or 'none'}): {_REMEDY}"
             )
         return keys
 
@@ -118,7 +149,7 @@ class Server:
             weights: Params = answer["model"]
             return weights
 
-        federation = Announced.of(told, ask, self.seed, self.recipe.compute)
+        federation = RemoteFederation.of(told, ask, self.seed, self.recipe.compute)
         table = self.recipe.algorithm(self.name).companion
         if table is not None:
             engine.companion = federation.chosen_companion(table)
@@ -128,10 +159,10 @@ class Server:
                 self.name,
                 federation,
                 self.folder,
-                observer=Observers(BoardObserver(self.board), observer),
+                observer=Observers(StatusObserver(self.status), observer),
                 engine=lambda _: engine,
             )
-            if not self.ledger.members:  # refuses unlike clients before anything is written
+            if not self.ledger.members:  # refuses incompatible clients before anything is written
                 run.algorithm.start(run.federation.roster)
         settle(self.folder, self._description(told), None)
         self.ledger.members = told
@@ -139,7 +170,7 @@ class Server:
         return run
 
     def _gather(self, engine: Flower) -> dict[str, Description]:
-        """Asks every client who it is, as they come; those that cannot take part are named."""
+        """Asks every client for its description as it connects; reports those that refuse."""
         told: dict[str, Description] = {}
         said: dict[str, str] = {}
         everybody = self.ledger.members.keys() or engine.nodes.keys()
@@ -153,20 +184,20 @@ class Server:
             missing = sorted(everybody - told.keys())
             for client in missing:
                 if engine.nodes[client] not in online:
-                    self.board.client(client, "not connected")
+                    self.status.client(client, "not connected")
             here = [client for client in missing if engine.nodes[client] in online]
             for client, answer in _ask(engine, {client: {"kind": "describe"} for client in here}):
                 if not isinstance(answer, ClientFailed):
                     told[client] = dict(answer)
-                    self.board.client(client, "ready")
+                    self.status.client(client, "ready")
                     self.say(f"{client} has joined ({len(told)} of {len(everybody)})")
                     continue
-                self.board.client(client, f"refused: {answer.reason}")
+                self.status.client(client, f"refused: {answer.reason}")
                 if said.get(client) != answer.reason:
                     said[client] = answer.reason
-                    self.board.event(str(answer))
+                    self.status.event(str(answer))
                     self.say(str(answer))
-            time.sleep(_PATIENCE if said else 0.2)
+            time.sleep(_RETRY_SECONDS if said else 0.2)
         if not any(map(engine.admitted, told)):
             raise UsageError(
                 f"none of the clients of {self.folder} is admitted any more: admit one of them "
@@ -175,23 +206,23 @@ class Server:
         return dict(sorted(told.items()))
 
     def _remembered(self, client: str) -> Description:
-        """What a client told that is no longer admitted; the run goes on without it."""
+        """The description of a client that is no longer admitted; the run continues without it."""
         if client not in self.ledger.members:
-            raise UsageError(f"{client} {NOT_ADMITTED} and the run has not begun: {_BEFORE}")
-        self.board.client(client, NOT_ADMITTED)
-        self.board.event(f"{client} {NOT_ADMITTED}: the run goes on without it")
-        self.say(f"{client} {NOT_ADMITTED}: the run goes on without it")
+            raise UsageError(f"{client} {NOT_ADMITTED} and the run has not begun: {_REMEDY}")
+        self.status.client(client, NOT_ADMITTED)
+        self.status.event(f"{client} {NOT_ADMITTED}: the run continues without it")
+        self.say(f"{client} {NOT_ADMITTED}: the run continues without it")
         return self.ledger.members[client]
 
     def _description(self, told: Mapping[str, Description]) -> Description:
         tasks: dict[str, Any] = {}
         for about in told.values():
-            tasks |= about["tasks"]
+            tasks |= about["tasks"] | about.get("measured", {})
         return about_run(self.recipe, self.name, self.seed) | {
             "title": self.recipe.title,
             "recipe": self.recipe.table,
             "partition": digest(told)[:16],
-            "tasks": tasks | verified_task(self.recipe),
+            "tasks": tasks,
             "clients": {
                 client: about
                 | {
@@ -209,32 +240,32 @@ class Server:
 
 
 def _ask(engine: Flower, headers: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The contents of the answers, or what went wrong."""
+    """Sends a header to each client; yields the contents of the answers, or the errors."""
     letters = {client: (header, dict[str, bytes]()) for client, header in headers.items()}
     for client, answer in engine.exchange(letters):
         reply = reply_of(client, answer)
         yield client, reply.error or reply.content
 
 
-def _in_place_of(client: str, federation: Announced, engine: Flower) -> str:
-    """The client, or one with the same model if that is no longer admitted."""
+def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> str:
+    """The client, or another one with the same model if it is no longer admitted."""
     wanted = federation.members[client].architecture
     for other in (client, *federation.client_ids):
         if engine.admitted(other) and federation.members[other].architecture == wanted:
             return other
     raise Failure(
-        f"{client} {NOT_ADMITTED} and nobody else has its model: admit it again (consort site "
-        "admit), or start a new run in another --out"
+        f"{client} {NOT_ADMITTED} and no other client has the same model: admit it again "
+        "(consort site admit), or start a new run in another --out"
     )
 
 
 @contextmanager
 def _only_server(folder: Path) -> Iterator[None]:
-    """Two servers must not write into one folder."""
+    """Ensures that only one server writes into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"another server runs in {folder}") from error
+            raise UsageError(f"another server is already running in {folder}") from error
         yield

@@ -1,4 +1,4 @@
-"""Flower's server, the port before it, and the nodes of a federation."""
+"""Flower's server together with the gateway in front of it and the nodes of a federation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from consort.deployment.credentials import ServerCredentials
-from consort.deployment.gateway import Front
-from consort.deployment.link.post import Post
+from consort.deployment.gateway import Gateway
+from consort.deployment.link.grid import FlowerGrid
 from consort.deployment.link.superlink import SuperLink
 
 
-class Hub:
-    """Flower's server with the port before it, and the nodes of the clients that may join."""
+class FlowerStack:
+    """A context in which Flower's server runs behind its gateway and the clients can connect.
+
+    Args:
+        listen: HOST:PORT of the gateway.
+        credentials: The server's credentials.
+        keys: The public keys of the clients of this run, by name.
+        folder: Where Flower keeps its files.
+        seen: Is called with the name of a client whenever it sends a request.
+    """
 
     def __init__(
         self,
@@ -25,24 +33,24 @@ class Hub:
         seen: Callable[[str], Any] = lambda _: None,
     ) -> None:
         self.link = SuperLink(credentials.folder, folder)
-        self.front = Front(listen, self.link.address, credentials, seen)
+        self.gateway = Gateway(listen, self.link.address, credentials, seen)
         self.keys = keys
 
-    def __enter__(self) -> Hub:
+    def __enter__(self) -> FlowerStack:
         with ExitStack() as stack:
             stack.callback(self.link.close)
             self.link.keep_alive()
             self.nodes = {name: self.link.register(name, key) for name, key in self.keys.items()}
-            self.front.start()
-            stack.callback(self.front.close)
-            self.post = Post(self.link)
-            stack.callback(self.post.close)
+            self.gateway.start()
+            stack.callback(self.gateway.close)
+            self.grid = FlowerGrid(self.link)
+            stack.callback(self.grid.close)
             self._opened = stack.pop_all()
         return self
 
     def admits(self, client: str) -> bool:
-        """Whether a client's key is still the one it was registered with, and valid."""
-        return client in self.keys and self.front.keys.get(client) == self.keys[client]
+        """Whether a client is still admitted with the key that it had at the start of the run."""
+        return client in self.keys and self.gateway.keys.get(client) == self.keys[client]
 
     def __exit__(self, *error: object) -> None:
         self._opened.close()

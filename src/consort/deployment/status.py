@@ -1,4 +1,4 @@
-"""How a federation is doing, as its server writes it down in `status.json`."""
+"""Reads the status of a federation, which its server writes to `status.json`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,43 @@ from typing import Any
 from consort.errors import UsageError
 
 Table = dict[str, Any]
-_CONNECTED = 15.0  # seconds; a node asks for messages every three
-_SILENT = 30.0  # seconds without a word after which a running server is thought dead
+_CONNECTED = 15.0  # seconds; a connected node polls at least every three
+_SILENT = 30.0  # seconds without an update after which the server is considered dead
 
 
 def read_status(path: Path) -> Table:
-    """What a server has written."""
+    """Reads `status.json`.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: If it is missing or damaged.
+    """
     try:
         table: Table = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path.parent} holds no run of consort server") from error
+        raise UsageError(f"{path.parent} contains no run of consort server") from error
     return table
 
 
 def current_status(folder: Path) -> Table:
-    """What a server has written, with what the clock adds to it."""
+    """The status of a run now: what the server has written, and how long ago.
+
+    Args:
+        folder: The folder of the run.
+
+    Returns:
+        The content of `status.json`, with `connected` and `seconds` (in the present state) added
+        to each client.
+
+    Raises:
+        UsageError: If the folder contains no run of `consort server`.
+    """
     table, now = read_status(folder / "status.json"), time.time()
     over = table["phase"] in ("finished", "stopped")
     if not over and now - table["written"] > _SILENT:
-        table["phase"], over = "dead: give the same consort server again to go on", True
+        table["phase"], over = "dead: repeat the consort server command to continue", True
     for client in table["clients"].values():
         client["connected"] = not over and now - client["seen"] < _CONNECTED
         client["seconds"] = round(now - client["since"], 1)

@@ -1,4 +1,4 @@
-"""What a server tells about itself while it runs: a file that `consort status` reads."""
+"""Writes the status of a running server to a file that `consort status` reads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from consort.deployment.status import read_status
 from consort.errors import ClientFailed
 from consort.run.observer import Observer
 
-_BEAT = 5.0
+_INTERVAL = 5.0  # seconds between two signs of life
 _MOST_EVENTS = 100
 
 
 @dataclass
-class Board:
-    """Keeps `status.json` up to date; may be told things from several threads."""
+class StatusFile:
+    """Keeps `status.json` up to date; its methods may be called from several threads."""
 
     path: Path
     table: dict[str, Any] = field(default_factory=dict)
@@ -30,7 +30,12 @@ class Board:
     _written: float = field(default=0.0, init=False)
 
     def begin(self, clients: list[str], **about: Any) -> None:
-        """A server starts with these clients; what happened before it is kept."""
+        """Starts a new status; events of an earlier server in the same folder are kept.
+
+        Args:
+            clients: The names of the clients.
+            about: Facts about the run, such as `algorithm` and `rounds`.
+        """
         events = read_status(self.path)["events"] if self.path.exists() else []
         blank = {"state": "never seen", "seen": 0.0, "since": time.time()}
         self.table = about | {
@@ -38,15 +43,15 @@ class Board:
             "clients": {client: dict(blank) for client in clients},
             "events": events,
         }
-        self.event("the server starts")
+        self.event("the server started")
 
     @contextmanager
     def alive(self) -> Iterator[None]:
-        """Shows every few seconds that the server is there."""
+        """A context in which the file is updated every few seconds."""
         over = threading.Event()
 
         def beat() -> None:
-            while not over.wait(_BEAT):
+            while not over.wait(_INTERVAL):
                 self.run()
 
         thread = threading.Thread(target=beat, daemon=True)
@@ -58,13 +63,13 @@ class Board:
             thread.join()
 
     def run(self, **about: Any) -> None:
-        """Something about the run as a whole."""
+        """Updates facts about the run as a whole."""
         with self._lock:
             self.table |= about
             self._write()
 
     def seen(self, client: str) -> None:
-        """A request of this client has come in."""
+        """Records that a client has just sent a request."""
         with self._lock:
             entry = self.table["clients"].get(client)
             if entry:
@@ -72,7 +77,7 @@ class Board:
                 self._write(every=1.0)
 
     def client(self, name: str, state: str) -> None:
-        """What a client is doing, if that is news."""
+        """Updates the state of a client."""
         with self._lock:
             entry = self.table["clients"][name]
             if entry["state"] != state:
@@ -80,7 +85,7 @@ class Board:
                 self._write()
 
     def event(self, text: str) -> None:
-        """Something a user wants to know later."""
+        """Adds an event, with the current time."""
         with self._lock:
             self.table["events"] = [*self.table["events"], [time.time(), text]][-_MOST_EVENTS:]
             self._write()
@@ -92,16 +97,21 @@ class Board:
             write_file(self.path, json.dumps(self.table | {"written": now}, indent=1).encode())
 
 
-class BoardObserver(Observer):
-    """Writes the progress of a run into the status file."""
+class StatusObserver(Observer):
+    """Records the progress of a run in the status file.
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    Args:
+        status: The status file.
+    """
+
+    def __init__(self, status: StatusFile) -> None:
+        self.status = status
 
     def round_started(self, round: int, calls: int) -> None:  # noqa: ARG002
-        """A round begins."""
-        self.board.run(round=round)
+        """Records the number of the round."""
+        self.status.run(round=round)
 
     def failed(self, error: ClientFailed) -> None:
-        """A client failed, and the run goes on without it."""
-        self.board.event(f"round {self.board.table.get('round', 0)}: went on without {error}")
+        """Records the failure of a client as an event."""
+        round_ = self.status.table.get("round", 0)
+        self.status.event(f"round {round_}: continued without {error}")

@@ -1,4 +1,4 @@
-"""What a server proposes to its clients: a recipe's settings, never code."""
+"""What a server proposes to its clients: the settings of a recipe, never code."""
 
 from __future__ import annotations
 
@@ -22,45 +22,61 @@ from consort.experiment.recipe import Group, Recipe
 from consort.experiment.run_folder import deciding
 from consort.federation.federation import Federation
 
-_NOT_OURS = ("clients", "groups", "data")
-"""Keys of a recipe that are each client's own affair."""
+_CLIENT_KEYS = ("clients", "groups", "data")
+"""Keys of a recipe that every client decides on its own."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """One algorithm of a recipe with one seed, as both sides must have it."""
+    """One algorithm of a recipe with one seed; server and clients must have the same."""
 
     recipe: Table
     algorithm: str
     seed: int
     version: str
     digest: str
-    """Equal for equal studies: the hash that is compared before the first round."""
+    """A hash of everything above, compared before the first round."""
 
     @classmethod
     def of(cls, recipe: Recipe, algorithm: str, seed: int) -> Study:
-        """What of a recipe decides the numbers, without whose data they are."""
+        """The study of a recipe: the settings that determine the results, without the clients' own.
+
+        Args:
+            recipe: The recipe.
+            algorithm: The name of one of its algorithms.
+            seed: The seed of the run.
+        """
         written = deciding(recipe.table, algorithm)
-        settings = {key: value for key, value in written.items() if key not in _NOT_OURS}
+        settings = {key: value for key, value in written.items() if key not in _CLIENT_KEYS}
         return cls.with_digest(settings, algorithm, seed, consort.__version__)
 
     @classmethod
     def with_digest(cls, recipe: Table, algorithm: str, seed: int, version: str) -> Study:
-        """The study of these settings, code in files known by its content."""
+        """A study of these settings; code in files is identified by its content."""
         content = digest([_by_content(recipe), algorithm, seed, version])
         return cls(recipe, algorithm, seed, version, content)
 
     @property
     def table(self) -> Table:
-        """As it is sent."""
+        """The study as it is sent."""
         return asdict(self)
 
     def accepted(self, agreed: Recipe | None) -> Study:
-        """This study as a client takes part in it; `agreed` is the only recipe it agrees to."""
+        """Checks whether a client takes part in this study.
+
+        Args:
+            agreed: The only recipe that the client accepts; `None` accepts any without code.
+
+        Returns:
+            The study with a digest that the client has computed itself.
+
+        Raises:
+            UsageError: If the versions or recipes differ, or the study names code.
+        """
         if self.version != consort.__version__:
             raise UsageError(
-                f"it has Consort {consort.__version__}, the server {self.version}: install the "
-                "same version on both"
+                f"this client has Consort {consort.__version__}, the server {self.version}: "
+                "install the same version on both"
             )
         if agreed is None:
             refuse_code(self.recipe)
@@ -69,11 +85,13 @@ class Study:
             own = Study.of(agreed, self.algorithm, self.seed)
             if own.digest == self.digest:
                 return own
-        raise UsageError("its --recipe differs from the server's: use the same file on both")
+        raise UsageError(
+            "the client's --recipe differs from the server's: use the same file on both"
+        )
 
 
 def _by_content(value: Any) -> Any:
-    """A table in which code in a file stands with its content in the place of its folder."""
+    """The same table with references to code files replaced by hashes of their content."""
     if isinstance(value, dict):
         return {key: _by_content(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -87,13 +105,17 @@ def _by_content(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """A fingerprint of plain values."""
+    """A hash of plain values (anything that JSON can hold)."""
     text = json.dumps(value, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def refuse_code(value: Any) -> None:
-    """A table from the wire must not name a file or module to run: only what is installed."""
+    """Checks that a table from the network names no code files or modules to run.
+
+    Raises:
+        UsageError: If it does.
+    """
     if isinstance(value, Mapping):
         for item in value.values():
             refuse_code(item)
@@ -102,14 +124,14 @@ def refuse_code(value: Any) -> None:
             refuse_code(item)
     elif isinstance(value, str) and ":" in value:
         raise UsageError(
-            f"the server's recipe names code of its own ({value}): get the recipe and the file, "
-            "read them, and start the client with --recipe"
+            f"the server's recipe refers to code of its own ({value}): get the recipe and this "
+            "file, review them, and start the client with --recipe"
         )
 
 
 @dataclass(frozen=True)
 class Enrolment:
-    """A client that takes part: its federation of one, and the algorithm."""
+    """A client that takes part in a study: a federation of one member, and the algorithm."""
 
     study: Study
     name: str
@@ -119,7 +141,17 @@ class Enrolment:
 
     @classmethod
     def of(cls, study: Study, name: str, brings: Table, data: Path | None) -> Enrolment:
-        """Loads what the client brings, as the study says it is to be treated."""
+        """Loads a client's data and builds its model, as the study prescribes.
+
+        Args:
+            study: The study to take part in.
+            name: The name of the client.
+            brings: The client's data, model and tasks, as in a group of a recipe.
+            data: The folder with the client's data.
+
+        Raises:
+            UsageError: If the study and what the client brings do not fit together.
+        """
         own = {"name": name, "count": 1} | brings
         checked(Group, own, "")
         settings = {key: value for key, value in study.recipe.items() if value is not None}
@@ -135,7 +167,7 @@ class Enrolment:
         return cls(study, name, federation, algorithm, recipe)
 
     def accompanied(self, companion: Table | None) -> Enrolment:
-        """The same with the companion that the server has chosen for all."""
+        """The same with the companion model that the server has chosen for all clients."""
         if companion is None:
             return self
         refuse_code(companion)
@@ -143,16 +175,24 @@ class Enrolment:
         return replace(self, algorithm=replace(algorithm, companion=companion))
 
     def initial(self, companion: Table | None, number: int) -> Params:
-        """The weights the model starts with, or another draw of them."""
+        """The initial weights of the client's model.
+
+        Args:
+            companion: The companion model, if there is one.
+            number: Which draw of the random weights; 0 is the first.
+        """
         federation = self.federation.accompanied(companion) if companion else self.federation
         roster = federation.roster
         return roster.draw(self.name, number) if number else roster.model(self.name)
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """All that a client tells of itself: sizes and names, no data."""
+        """Everything that the client tells the server about itself: sizes and names, no data."""
         member, data = self.federation.members[self.name], self.federation.data(self.name)
         initial = self.federation.initial(self.name)
+        measured: dict[str, Any] = {}
+        for extra in self.federation.extras:
+            measured |= extra.tasks
         return {
             "model": {"name": member.model.name} | dict(member.model.options),
             "tasks": {
@@ -164,5 +204,6 @@ class Enrolment:
             "train": len(data.train),
             "validation": len(data.validation),
             "test": len(data.test),
+            **({"measured": measured} if measured else {}),
             **({"local": dict(member.local)} if member.local else {}),
         }

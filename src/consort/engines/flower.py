@@ -35,7 +35,7 @@ class Arrival:
 
 
 class Post(Protocol):
-    """What the engine needs of Flower: see `consort.deployment.link.post`."""
+    """What the engine needs of Flower: see `consort.deployment.link.grid`."""
 
     def online(self) -> set[int]:
         """The nodes that are connected now."""

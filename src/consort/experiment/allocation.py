@@ -19,7 +19,6 @@ from consort.data.dataset import Dataset, as_is
 from consort.data.examples import Examples, Splits
 from consort.data.partition import Share, partition
 from consort.data.registry import is_drawn, load_dataset
-from consort.domains.signatures.dataset import held_out
 from consort.errors import UsageError
 from consort.experiment.recipe import Group, Recipe
 from consort.models.registry import ModelSpec
@@ -53,8 +52,9 @@ class Seat:
 
     def load(self) -> Splits:
         """Brings the client's examples into memory."""
-        share = self.share
-        return Splits(*map(self._examples, (share.train, share.validation, share.test)))
+        parts = self.share.train, self.share.validation, self.share.test
+        train, validation, test = map(self._examples, parts)
+        return Splits(train, validation, test)
 
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
@@ -91,13 +91,16 @@ def _seated(
                 "would be tested on what the other trains on: give them one partition"
             )
     dataset = dataset_of(first.data or {}, seed, data)
-    if recipe.held_out and first.data == recipe.data:
-        dataset, _ = divided(dataset, recipe.held_out)
+    if first.data == recipe.data:
+        for evaluation in recipe.examinations.values():
+            dataset = evaluation.kept(dataset)
     cut = first.partition or recipe.partition
     shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
     seats = {}
     for group in groups:
         models, ways = recipe.models_of(group), recipe.obfuscations_of(group)
+        for obfuscation in filter(None, ways):
+            obfuscation(dataset.example[None], seed=seed)  # refuses inputs that it is not made for
         width = len(str(group.count - 1))
         for number in range(group.count):
             name = f"{group.name}-{number:0{width}d}"
@@ -117,20 +120,10 @@ def dataset_of(table: Mapping[str, Any], seed: int, folder: Path | None) -> Data
     return _dataset(json.dumps(table, sort_keys=True), drawn_with, folder)
 
 
-divided = lru_cache(maxsize=2)(held_out)
-"""The same, remembered: all runs of a comparison divide the same data."""
-
-
 @lru_cache(maxsize=4)
 def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
     options = json.loads(table)
     return load_dataset(options.pop("name"), seed, folder, **options)
-
-
-@lru_cache(maxsize=8)
-def example_of(dataset: Dataset) -> Tensor:
-    """One input as models see it."""
-    return dataset.prepare(dataset.examples.inputs[:1])[0]
 
 
 def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share:

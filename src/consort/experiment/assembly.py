@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from consort.data.dataset import Dataset
 from consort.data.partition import Share, fingerprint
-from consort.experiment.allocation import Seat, example_of, seats_of
+from consort.experiment.allocation import Seat, dataset_of, seats_of
 from consort.experiment.recipe import Recipe
-from consort.experiment.unseen import verification_of, verified_task
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import parameter_count
 from consort.run.run import Run
 from consort.tasks import Task
+from consort.training.evaluation import EvaluationExtra, Examinee
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,29 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
         name: Member(
             seat.tasks,
             seat.model,
-            example_of(seat.dataset),
+            seat.dataset.example,
             seat.load,
             local=recipe.local_of(seat.group),
         )
         for name, seat in seats.items()
     }
-    exam = verification_of(recipe, seats, seed, data)
-    extras = () if exam is None else (exam,)
+    extras = _extras(recipe, seats, seed, data)
     federation = Federation(members, seed, recipe.batchnorm, recipe.compute, extras)
     shares = {name: seat.share for name, seat in sorted(seats.items())}
     return Assembly(federation, _description(recipe, seats, federation, shares), shares)
+
+
+def _extras(
+    recipe: Recipe, seats: Mapping[str, Seat], seed: int, folder: Path | None
+) -> tuple[EvaluationExtra, ...]:
+    """What the recipe wants to be measured besides the metrics of tasks."""
+    clients = {name: Examinee(seat.tasks, seat.dataset) for name, seat in seats.items()}
+
+    def load(table: Mapping[str, Any], seed: int) -> Dataset:
+        return dataset_of(table, seed, folder)
+
+    chosen = recipe.examinations.values()
+    return tuple(evaluation.extra(clients, load, recipe.data, seed) for evaluation in chosen)
 
 
 def _description(
@@ -53,7 +66,7 @@ def _description(
     tasks: dict[str, Task] = {}
     for seat in seats.values():
         tasks |= seat.tasks
-    measured: dict[str, dict[str, Any]] = {
+    measured: dict[str, Mapping[str, Any]] = {
         name: {
             "kind": type(task).__name__,
             "metric": task.metric,
@@ -61,11 +74,13 @@ def _description(
         }
         for name, task in tasks.items()
     }
+    for extra in federation.extras:
+        measured |= extra.tasks
     return {
         "title": recipe.title,
         "recipe": recipe.table,
         "partition": fingerprint(shares.values()),
-        "tasks": measured | verified_task(recipe),
+        "tasks": measured,
         "clients": {
             name: {
                 "group": seat.group.name,
@@ -77,7 +92,7 @@ def _description(
                 "test": len(seat.share.test),
                 "labels": seat.labels,
                 "data": seat.dataset.name,
-                "scan": seat.dataset.scan and asdict(seat.dataset.scan),
+                "scan": seat.dataset.reader and seat.dataset.reader.table(),
             }
             for name, seat in sorted(seats.items())
         },

@@ -43,6 +43,7 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for group in recipe.all_groups:
             recipe.models_of(group)
             recipe.obfuscations_of(group)
+        recipe.examinations  # noqa: B018 - refuses options that do not fit
         trainings = {group.name: recipe.local_of(group) for group in recipe.groups}
         for name in recipe.algorithms:
             _check_trainings(name, recipe.algorithm(name), trainings)

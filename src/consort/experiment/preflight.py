@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from consort.core.registry import did_you_mean
-from consort.domains.signatures import verification
 from consort.errors import UsageError
 from consort.experiment.assembly import Assembly, assemble, run_of
 from consort.experiment.recipe import Recipe
@@ -15,6 +14,8 @@ from consort.federation.federation import Federation
 from consort.results.claims import Claim
 from consort.results.known import AUDITED, known_values
 from consort.results.values import TUNED, UNSEEN
+from consort.run.run import Run
+from consort.training.local import LocalTraining
 from consort.training.scoring import score
 
 
@@ -35,11 +36,22 @@ def preflight(recipe: Recipe, names: Sequence[str], seed: int, data: Path | None
     """
     assembly = assemble(recipe, seed, data)
     for name in names:
-        algorithm = recipe.algorithm(name)
+        recipe.algorithm(name)
         with naming(name):
-            algorithm.start(run_of(recipe, name, assembly.federation).federation.roster)
+            run = run_of(recipe, name, assembly.federation)
+            run.algorithm.start(run.federation.roster)
+            _refuse_training(run)
     _refuse_unknown_metrics(recipe, assembly)
     return assembly
+
+
+def _refuse_training(run: Run) -> None:
+    """Refuses local training that would fail at its first step."""
+    for client in run.federation.client_ids:
+        member = run.federation.members[client]
+        local = getattr(run.algorithm.with_local(member.local), "local", None)
+        if isinstance(local, LocalTraining):
+            local.check(member.tasks)
 
 
 @contextmanager
@@ -62,14 +74,14 @@ def refuse_among_institutions(recipe: Recipe, name: str) -> None:
         UsageError: A key of the recipe would be ignored.
     """
     if recipe.algorithm(name).pools_data:
-        raise UsageError(f"{name} pools the data: it cannot run among institutions")
+        raise UsageError(f"{name} pools the data: it cannot run between institutions")
     for problem in _ignored_among_institutions(recipe, name):
         raise UsageError(problem)
 
 
 def _ignored_among_institutions(recipe: Recipe, name: str) -> Iterator[str]:
     if any(getattr(protection, "by", ()) for protection in recipe.protections(name)):
-        yield "[attack] is acted out in simulations only: remove it"
+        yield "[attack] works in simulations only: remove it from the recipe"
     if recipe.groups:
         yield (
             "[[groups]] are those of a simulation: write `clients = 3` in the recipe, and what a "
@@ -91,7 +103,7 @@ def _ignored_among_institutions(recipe: Recipe, name: str) -> Iterator[str]:
     if recipe.compute.cohort_step:
         yield "compute.cohort_step trains clients of one machine in one step: remove it"
     for unseen, table in recipe.unseen.items():
-        if table.users:
+        if table.get("users"):
             yield (
                 f"unseen.{unseen}.users are taken from the recipe's data, but each client has its "
                 f"own: name other data as unseen.{unseen}.data"
@@ -126,15 +138,18 @@ def _known(recipe: Recipe, assembly: Assembly) -> Iterator[set[str]]:
     reports = {recipe.algorithm(name).reports for name in recipe.algorithms}
     tuned = recipe.run.tuning_epochs > 0 or TUNED in reports
     own = {about["metric"] for about in assembly.description["tasks"].values()}
-    verified, others = {verification.METRIC}, set[str]()
+    extras = {
+        task: about["metric"] for e in assembly.federation.extras for task, about in e.tasks.items()
+    }
+    extra, others = set(extras.values()), set[str]()
 
     def known() -> set[str]:
-        unseen = [(f"{UNSEEN}{name}", metric) for name in recipe.unseen for metric in verified]
+        unseen = [(f"{UNSEEN}{name}", metric) for name in recipe.unseen for metric in extra]
         return known_values(own, others, tuned, unseen, recipe.compute.count_flops)
 
     yield known()
     for tasks in _scored(recipe, assembly.federation):
-        verified |= set(tasks.get(verification.TASK, ()))
+        extra |= {metric for task in extras for metric in tasks.get(task, ())}
         others |= {metric for metrics in tasks.values() for metric in metrics}
         yield known()
 

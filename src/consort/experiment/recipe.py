@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from pydantic_core import to_json
+from torch import Tensor
+
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Count, CountOrNone
+from consort.core.bounds import Count
+from consort.core.plugins import find
 from consort.core.registry import did_you_mean, load_object
 from consort.core.validation import Table, adapter, checked
 from consort.data.partition import Cut
-from consort.domains.fingerprints.obfuscation import FpDfsn
-from consort.domains.signatures.writer_dependent import WriterDependent
 from consort.errors import UsageError
 from consort.experiment.tables import merged
 from consort.federation.protection import Protection
@@ -23,7 +26,11 @@ from consort.models.registry import ModelSpec
 from consort.results.published import Published
 from consort.run.schedule import Schedule
 from consort.training.compute import Compute
+from consort.training.evaluation import Evaluation
 from consort.training.local import LocalTraining
+
+Obfuscation = Callable[..., Tensor]
+"""Called with prepared inputs and `seed`, makes inputs in which less can be recognised."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,6 @@ class Group:
     """How the clients blur their images, or several ways that they take in turns."""
     local: Table = field(default_factory=dict)
     """What is different about the clients' local training, whatever the algorithm."""
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """Users that no client trains on: some of the recipe's own data, or those of other data."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    users: CountOrNone = 0
-    """The last so many users of `data` at the top of the recipe; clients share the others."""
-    data: Table = field(default_factory=dict)
-    """Another data set."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +86,12 @@ class Recipe:
     """Whether clients refuse models that are built to carry examples away."""
     attack: Table | None = None
     """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
-    verification: WriterDependent | None = None
+    verification: Table | None = None
     """If given, every evaluation verifies signatures with the features of what is scored."""
-    unseen: dict[str, Unseen] = field(default_factory=dict)
+    unseen: dict[str, Table] = field(default_factory=dict)
     """By name: users that are verified in the last round, and that no client trains on."""
+    evaluations: dict[str, Table] = field(default_factory=dict)
+    """By name: the options of what plug-ins measure besides."""
     average_rounds: Count = 1
     """Over how many of the last rounds tables and claims take the values at the end."""
     seeds: list[int] = field(default_factory=lambda: [0])
@@ -118,29 +115,33 @@ class Recipe:
         for name, count in Counter(group.name for group in self.groups).items():
             if count > 1:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
-        self._check_unseen()
-
-    def _check_unseen(self) -> None:
         if self.unseen and self.verification is None:
             raise UsageError("[unseen] says who is verified in the end: add [verification]")
-        for name, table in self.unseen.items():
-            if not name.isidentifier():
-                raise UsageError(f"unseen.{name}: a name has only letters, digits and _")
-            if bool(table.users) == bool(table.data):
-                raise UsageError(f"unseen.{name} needs either `users = 10` or `data`, and not both")
-        if sum(bool(table.users) for table in self.unseen.values()) > 1:
-            raise UsageError("only one table of [unseen] can hold users out of the recipe's data")
+        if "verification" in self.evaluations:
+            raise UsageError("evaluations.verification: write it as [verification]")
 
     @property
     def table(self) -> Table:
         """The recipe as it is written down and sent, with all defaults."""
         written: Table = json.loads(adapter(Recipe).dump_json(self))
+        for name, evaluation in self.examinations.items():
+            options = json.loads(to_json(evaluation))
+            if name == "verification":
+                written |= options
+            else:
+                written["evaluations"][name] = options
         return written
 
     @property
-    def held_out(self) -> int:
-        """How many users of `data` no client gets."""
-        return sum(table.users for table in self.unseen.values())
+    def examinations(self) -> dict[str, Evaluation]:
+        """By name: what is measured besides the metrics of tasks, with its checked options."""
+        found: dict[str, Evaluation] = {}
+        if self.verification is not None:
+            tables = {"verification": self.verification, "unseen": self.unseen}
+            found["verification"] = checked(find("evaluations", "verification"), tables, "")
+        for name, table in self.evaluations.items():
+            found[name] = checked(find("evaluations", name), table, f"evaluations.{name}")
+        return found
 
     @property
     def all_groups(self) -> list[Group]:
@@ -166,12 +167,11 @@ class Recipe:
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
         return [ModelSpec.of(table) for table in tables or [{}]]
 
-    def obfuscations_of(self, group: Group) -> list[FpDfsn | None]:
+    def obfuscations_of(self, group: Group) -> list[Obfuscation | None]:
         """The checked obfuscations of a group, to be taken in turns; none, unless it has some."""
         if not isinstance(group.obfuscation, list):
-            found = group.obfuscation
-            return [None if found is None else checked(FpDfsn, found, "obfuscation")]
-        return [checked(FpDfsn, table, "obfuscation") for table in group.obfuscation] or [None]
+            return [None if group.obfuscation is None else _obfuscation(group.obfuscation)]
+        return [_obfuscation(table) for table in group.obfuscation] or [None]
 
     def local_of(self, group: Group) -> Table:
         """What is different about the local training of a group, checked."""
@@ -202,6 +202,14 @@ class Recipe:
                 table = merged(common if isinstance(common, dict) else {}, own.get(key, {}))
                 found.append(checked(load_object(place), table, key))
         return tuple(found)
+
+
+def _obfuscation(table: Table) -> Obfuscation:
+    """What a table describes; without a name, FP-DFSN."""
+    options = dict(table)
+    kind = find("obfuscations", str(options.pop("name", "fp_dfsn")))
+    found: Obfuscation = checked(kind, options, "obfuscation")
+    return found
 
 
 PROTECTIONS = {

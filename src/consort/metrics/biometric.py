@@ -1,6 +1,8 @@
-"""How well scores tell genuine from forged: accepted is what scores at least the threshold.
+"""Error rates of a verification system that accepts a sample if its score reaches a threshold.
 
-A score that is not a number counts as the lowest there is.
+Throughout, `genuine` and `forged` are the scores of genuine samples and of forgeries; a higher
+score means more likely genuine, and NaN counts as minus infinity. All functions raise `ValueError`
+if there is no genuine or no forged score.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ OfUser: TypeAlias = tuple[ArrayLike, ArrayLike]
 
 @dataclass(frozen=True)
 class Errors:
-    """Wrong decisions, and how many there were to take; those of several users add up."""
+    """Counts of wrong decisions and of all decisions; the counts of several users can be added."""
 
     rejected: int
-    """Genuine samples that were not accepted."""
+    """Genuine samples that were rejected."""
     genuine: int
+    """All genuine samples."""
     accepted: int
     """Forgeries that were accepted."""
     forged: int
+    """All forgeries."""
 
     def __add__(self, other: Errors) -> Errors:
         return Errors(
@@ -50,7 +54,7 @@ class Errors:
 
     @property
     def mean(self) -> float:
-        """The mean of both rates; the EER, if the thresholds are those of equal errors."""
+        """The mean of FAR and FRR; at the threshold of equal errors this is the EER."""
         return (self.far + self.frr) / 2
 
     @property
@@ -60,29 +64,40 @@ class Errors:
 
     @property
     def precision(self) -> float:
-        """The share of accepted samples that are genuine; zero, if nothing was accepted."""
+        """The share of accepted samples that are genuine; 0 if nothing was accepted."""
         right = self.genuine - self.rejected
         return right / max(right + self.accepted, 1)
 
 
 class ErrorCurve(NamedTuple):
-    """Error rates at all thresholds that matter, from the highest to the lowest.
+    """Error rates at every distinct score as threshold, from the highest threshold to the lowest.
 
     The points of a DET curve are (far, frr), those of a ROC curve (far, tar).
     """
 
     thresholds: Scores
+    """Infinity, where nothing is accepted, and then the scores in descending order."""
     far: Scores
+    """The false acceptance rate at each threshold."""
     frr: Scores
+    """The false rejection rate at each threshold."""
 
     @property
     def tar(self) -> Scores:
-        """True acceptance rates."""
+        """The true acceptance rate at each threshold."""
         return 1 - self.frr
 
 
 def error_curve(genuine: ArrayLike, forged: ArrayLike) -> ErrorCurve:
-    """The rates at infinity, where nothing is accepted, and at every score."""
+    """Computes the error rates at infinity, where nothing is accepted, and at every score.
+
+    Args:
+        genuine: The scores of genuine samples.
+        forged: The scores of forgeries.
+
+    Returns:
+        The thresholds with the false acceptance and false rejection rate at each of them.
+    """
     own, others = _sorted(genuine), _sorted(forged)
     thresholds = _thresholds(own, others)
     accepted, rejected = _counts(own, others, thresholds)
@@ -90,24 +105,41 @@ def error_curve(genuine: ArrayLike, forged: ArrayLike) -> ErrorCurve:
 
 
 def false_rejection_rate(genuine: ArrayLike, threshold: float) -> float:
-    """The share of genuine samples below the threshold."""
+    """The share of `genuine` scores below `threshold`."""
     return float(np.mean(_sorted(genuine) < threshold))
 
 
 def false_acceptance_rate(forged: ArrayLike, threshold: float) -> float:
-    """The share of forgeries, skilled or random ones, that reach the threshold."""
+    """The share of `forged` scores, of skilled or random forgeries, that reach `threshold`."""
     return float(np.mean(_sorted(forged) >= threshold))
 
 
 def errors_at(genuine: ArrayLike, forged: ArrayLike, threshold: float) -> Errors:
-    """The wrong decisions with one threshold."""
+    """Counts the wrong decisions at one threshold.
+
+    Args:
+        genuine: The scores of genuine samples.
+        forged: The scores of forgeries.
+        threshold: The lowest score that is accepted.
+
+    Returns:
+        The counts of wrong decisions and of samples.
+    """
     own, others = _sorted(genuine), _sorted(forged)
     rejected, accepted = np.sum(own < threshold), np.sum(others >= threshold)
     return Errors(int(rejected), len(own), int(accepted), len(others))
 
 
 def equal_error_threshold(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """Where the two error rates differ least; the highest, if there are several."""
+    """The threshold at which FAR and FRR differ least.
+
+    Args:
+        genuine: The scores of genuine samples.
+        forged: The scores of forgeries.
+
+    Returns:
+        The threshold; the highest one if several are equally good.
+    """
     own, others = _sorted(genuine), _sorted(forged)
     thresholds = _thresholds(own, others)
     accepted, rejected = _counts(own, others, thresholds)
@@ -116,41 +148,57 @@ def equal_error_threshold(genuine: ArrayLike, forged: ArrayLike) -> float:
 
 
 def equal_errors(genuine: ArrayLike, forged: ArrayLike) -> Errors:
-    """The wrong decisions where the two error rates differ least."""
+    """Counts the wrong decisions on `genuine` and `forged` scores at the equal-error threshold."""
     return errors_at(genuine, forged, equal_error_threshold(genuine, forged))
 
 
 def equal_error_rate(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """EER: the mean of the two error rates where they differ least."""
+    """EER of `genuine` and `forged` scores: the mean of FAR and FRR where they differ least."""
     return equal_errors(genuine, forged).mean
 
 
 def equal_errors_of_users(users: Iterable[OfUser]) -> Errors:
-    """The same with a threshold for each user, chosen in hindsight; the errors are added up."""
+    """Adds up the errors of several users, each at the equal-error threshold of their own scores.
+
+    Args:
+        users: For each user the scores of genuine samples and of forgeries.
+
+    Returns:
+        The sum of the users' counts.
+    """
     return reduce(add, (equal_errors(*scores) for scores in users))
 
 
 def interpolated_equal_error_rate(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """Where straight lines between the points of the curve meet far = frr."""
+    """EER where the linearly interpolated curve of `genuine` and `forged` crosses FAR = FRR."""
     curve = error_curve(genuine, forged)
     return float(np.interp(0.0, curve.far - curve.frr, curve.far))
 
 
 def true_acceptance_rate(genuine: ArrayLike, forged: ArrayLike, far: float) -> float:
-    """TAR@FAR: at the lowest threshold at which no larger share of the forgeries is accepted."""
+    """TAR@FAR: the highest true acceptance rate whose false acceptance rate does not exceed `far`.
+
+    Args:
+        genuine: The scores of genuine samples.
+        forged: The scores of forgeries.
+        far: The largest permitted false acceptance rate, from 0 to 1.
+
+    Returns:
+        The true acceptance rate.
+    """
     curve = error_curve(genuine, forged)
     return float(curve.tar[curve.far <= far].max(initial=0.0))
 
 
 def area_under_curve(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """AUC: how often a genuine sample scores above a forgery; a tie counts half."""
+    """AUC: how often a `genuine` score is higher than a `forged` one; ties count one half."""
     own, others = _sorted(genuine), _sorted(forged)
     beaten = np.searchsorted(others, own) + np.searchsorted(others, own, side="right")
     return float(np.mean(beaten)) / (2 * len(others))
 
 
 def mean_area_under_curve(users: Iterable[OfUser]) -> float:
-    """The mean of the users' AUCs."""
+    """The mean AUC over `users`, each given as genuine and forged scores."""
     return float(np.mean([area_under_curve(*scores) for scores in users]))
 
 
@@ -168,6 +216,6 @@ def _thresholds(genuine: Scores, forged: Scores) -> Scores:
 def _counts(
     genuine: Scores, forged: Scores, thresholds: Scores
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many forgeries are accepted and how many genuine samples rejected."""
+    """The numbers of accepted forgeries and of rejected genuine samples at each threshold."""
     accepted = len(forged) - np.searchsorted(forged, thresholds)
     return accepted, np.searchsorted(genuine, thresholds)

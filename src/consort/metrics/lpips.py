@@ -1,7 +1,7 @@
-"""How unlike two pictures look to a network that has learnt to see, weighted as people judge.
+"""LPIPS: a perceptual distance between two images, computed from the features of AlexNet.
 
 Zhang, Isola, Efros, Shechtman and Wang: The Unreasonable Effectiveness of Deep Features as a
-Perceptual Metric, CVPR 2018, Equation 1 (LPIPS), with AlexNet. Its weights are a user's files.
+Perceptual Metric, CVPR 2018, Equation 1. The user provides the files with the weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from consort.errors import UsageError
 
 SMALLEST_SIDE = 31
-"""Pixels below which nothing is left for the last layers."""
+"""In smaller images the feature maps of the last layers would be empty."""
 
 
 class _Convolution(NamedTuple):
@@ -39,24 +39,35 @@ _ALEXNET = (
     _Convolution(10, 256, 256, 3),
 )
 _POOLED = (3, 6)
-"""Those that see a smaller map than the one before left."""
+"""The convolutions that follow a max-pooling layer."""
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of the pictures that AlexNet was trained on, by colour."""
+"""Mean and standard deviation of AlexNet's training images, per colour channel."""
 _TINY = 1e-10
 
 
 @dataclass(frozen=True)
 class Lpips:
-    """A distance between pictures: 0 for equal ones, the larger the less alike they look."""
+    """The LPIPS distance: 0 for equal images, larger the more different they look."""
 
     network: Mapping[str, Tensor]
-    """AlexNet's convolutions, named as in torchvision."""
+    """The weights and biases of AlexNet's convolutions, named as in torchvision."""
     channels: Mapping[str, Tensor]
-    """How much each channel of each layer counts, named as in the package `lpips`."""
+    """The weight of each channel of each layer, named as in the package `lpips`."""
 
     @classmethod
     def load(cls, network: Path, channels: Path) -> Self:
-        """Reads the two files as they are published; what else they hold is left out."""
+        """Reads the two files of weights as published; other entries in them are ignored.
+
+        Args:
+            network: torchvision's `alexnet` checkpoint.
+            channels: `alex.pth` of the package `lpips`.
+
+        Returns:
+            The distance with these weights.
+
+        Raises:
+            UsageError: If a file cannot be read, or a tensor is missing or has another shape.
+        """
         shapes: dict[str, tuple[int, ...]] = {}
         for place, outputs, inputs, kernel, *_ in _ALEXNET:
             shapes[f"features.{place}.weight"] = (outputs, inputs, kernel, kernel)
@@ -66,17 +77,25 @@ class Lpips:
 
     @torch.inference_mode()
     def __call__(self, one: Tensor, other: Tensor) -> float:
-        """Of two pictures (colours, height, width) from 0 to 1; NaN if they are too small."""
+        """The distance between two images.
+
+        Args:
+            one: Channels x height x width, with values from 0 to 1.
+            other: An image of the same shape.
+
+        Returns:
+            The distance; NaN if the images are smaller than `SMALLEST_SIDE`.
+        """
         if one.ndim != 3 or min(one.shape[1:]) < SMALLEST_SIDE:
             return math.nan
-        layers = zip(self._seen(one), self._seen(other), strict=True)
+        layers = zip(self._features(one), self._features(other), strict=True)
         return sum(
             (self.channels[_channels(n)] * (left - right).square()).sum(1).mean().item()
             for n, (left, right) in enumerate(layers)
         )
 
-    def _seen(self, picture: Tensor) -> list[Tensor]:
-        """What each layer makes of a picture, every place of a map as a vector of length 1."""
+    def _features(self, picture: Tensor) -> list[Tensor]:
+        """The feature maps of each layer, with the channels at each pixel scaled to length 1."""
         maps = _normalised(picture)
         found = []
         for step in _ALEXNET:
@@ -90,7 +109,7 @@ class Lpips:
 
 
 def _normalised(picture: Tensor) -> Tensor:
-    """One picture as AlexNet knows them; grey unless it has three colours."""
+    """A normalised batch of one image; averaged to grey unless it has three channels."""
     colours = picture if len(picture) == 3 else picture.mean(0, keepdim=True).expand(3, -1, -1)
     mean, deviation = (torch.tensor(values)[:, None, None] for values in (_MEAN, _DEVIATION))
     return ((colours.float() - mean) / deviation)[None]
@@ -101,19 +120,19 @@ def _channels(layer: int) -> str:
 
 
 def _read(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Tensors of these names and shapes out of a file."""
+    """Reads the tensors of these names from a file and checks their shapes."""
     try:
         held = torch.load(path, "cpu", weights_only=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except Exception as error:  # whatever torch and pickle make of bytes that are something else
-        raise UsageError(f"{path} is no file of weights that torch has saved") from error
+    except Exception as error:  # torch and pickle raise almost anything for other files
+        raise UsageError(f"{path} is not a file of weights saved by torch") from error
     for name, shape in shapes.items():
         found = held.get(name) if isinstance(held, dict) else None
         if not isinstance(found, Tensor) or found.shape != shape:
             size = "x".join(map(str, shape))
             raise UsageError(
-                f"{path} holds no {name} of {size} numbers: LPIPS takes the weights of "
+                f"{path} has no tensor {name} of shape {size}: LPIPS takes the weights of "
                 "torchvision's alexnet, and then alex.pth of the package lpips"
             )
     return {name: held[name].float() for name in shapes}

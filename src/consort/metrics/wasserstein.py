@@ -1,4 +1,4 @@
-"""How far two heaps of points are apart: the earth that must be moved, and how far."""
+"""Wasserstein (earth mover's) distances between two samples."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ Numbers = NDArray[np.float64]
 
 
 def wasserstein(one: Numbers, other: Numbers) -> Numbers:
-    """The earth mover's distance of samples of numbers, column by column.
+    """The 1-Wasserstein distance between two samples of numbers, separately for each column.
 
-    It is the area between the two inverse distribution functions, which only change where one of
-    the samples has another element.
+    It is the area between the two quantile functions, which are constant between the sample
+    quantiles of either sample.
+
+    Args:
+        one: A sample, points x columns.
+        other: A sample with as many columns and any number of points.
+
+    Returns:
+        One distance per column.
     """
     shares = [np.arange(1, len(part) + 1) / len(part) for part in (one, other)]
     edges = np.unique(np.concatenate([[0.0], *shares]).round(12))
@@ -25,12 +32,30 @@ def wasserstein(one: Numbers, other: Numbers) -> Numbers:
 
 
 def sliced_wasserstein(one: Numbers, other: Numbers, directions: Numbers) -> float:
-    """The mean distance of the shadows of two samples (points, coordinates) along directions."""
+    """The mean Wasserstein distance of two samples projected onto directions.
+
+    Args:
+        one: A sample, points x coordinates.
+        other: A sample with as many coordinates.
+        directions: Unit vectors to project on, directions x coordinates.
+
+    Returns:
+        The mean over the directions.
+    """
     return float(wasserstein(one @ directions.T, other @ directions.T).mean())
 
 
 def random_directions(count: int, coordinates: int, rng: np.random.Generator) -> Numbers:
-    """Vectors of length 1, evenly distributed."""
+    """Draws unit vectors that are uniformly distributed on the sphere.
+
+    Args:
+        count: The number of vectors.
+        coordinates: Their dimension.
+        rng: The source of randomness.
+
+    Returns:
+        Vectors of length 1, count x coordinates.
+    """
     drawn = rng.standard_normal((count, coordinates))
     directions: Numbers = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
     return directions

@@ -1,1 +1,1 @@
-"""Models: encoders, and the model that puts one head per task on an encoder."""
+"""Models: encoders, and `MultiTaskModel`, which combines an encoder with one head per task."""

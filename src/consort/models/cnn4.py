@@ -1,4 +1,4 @@
-"""The four-layer CNN of PFLlib (`FedAvgCNN`), whose fourth layer is the task's head."""
+"""The four-layer CNN of PFLlib (`FedAvgCNN`); its fourth layer is the task's head."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ from consort.errors import UsageError
 from consort.models.inputs import image_shape
 
 SMALLEST_SIDE = 16
+"""The smallest height and width, in pixels, that both poolings leave something of."""
 
 
 class Cnn4(nn.Module):
-    """Two 5x5 convolutions with pooling and a layer of 512 features; `scale` thins all three."""
+    """Two 5x5 convolutions with pooling and a layer of 512 features; `scale` multiplies all widths.
+
+    Args:
+        shape: Channels, height and width of the images.
+        scale: The factor for the number of channels and features.
+
+    Raises:
+        UsageError: If the images are smaller than 16x16 pixels.
+    """
 
     measure = staticmethod(image_shape)
 
@@ -29,7 +38,7 @@ class Cnn4(nn.Module):
         self.linear = nn.Linear(second * height * width, self.width)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         # Pooling before ReLU gives the same bits with a quarter of the comparisons.
         maps = F.relu(F.max_pool2d(self.conv1(images), 2))
         maps = F.relu(F.max_pool2d(self.conv2(maps), 2))

@@ -1,4 +1,4 @@
-"""Several models as one: each of them answers some of the tasks."""
+"""Several models combined into one, in which each of them handles some of the tasks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from consort.models.multitask import MultiTaskModel
 
 
 def combined(models: Mapping[str, MultiTaskModel]) -> MultiTaskModel:
-    """Answers every task as the model that is named for it does.
+    """Builds a model that answers each task with the model given for that task.
 
-    It consists of their own parts, and switches their modes: whoever trains on with one of them
-    gives a copy.
+    The result shares the modules of the given models, including their train or eval mode: pass
+    copies of models that are trained further.
+
+    Args:
+        models: For each task the model that answers it.
+
+    Returns:
+        One model with all tasks; the given model itself if it is the same for every task.
     """
     different = list(dict.fromkeys(models.values()))
     if len(different) == 1:
@@ -28,24 +34,32 @@ def combined(models: Mapping[str, MultiTaskModel]) -> MultiTaskModel:
 
 
 class Encoders(nn.Module):
-    """The features of several encoders."""
+    """Runs several encoders on the same inputs.
+
+    Args:
+        encoders: The encoders, in the order of their outputs.
+    """
 
     def __init__(self, encoders: Iterable[nn.Module]) -> None:
         super().__init__()
         self.encoders = nn.ModuleList(encoders)
 
     def forward(self, inputs: Tensor) -> tuple[Any, ...]:
-        """What each of them makes of a batch."""
+        """The features that each encoder computes from a batch of `inputs`."""
         return tuple(encoder(inputs) for encoder in self.encoders)
 
 
 class Features(nn.Module):
-    """Of the features of several encoders, those of one."""
+    """Selects the features of one of several encoders.
+
+    Args:
+        place: The position of the encoder.
+    """
 
     def __init__(self, place: int) -> None:
         super().__init__()
         self.place = place
 
     def forward(self, features: tuple[Any, ...]) -> Any:
-        """The part of them that one decoder or head reads."""
+        """The entry of `features` at this position."""
         return features[self.place]

@@ -14,6 +14,10 @@ class Mlp(nn.Module):
     """Fully connected layers with ReLU; with `hidden = []`, softmax regression.
 
     Without hidden layers the features are the flattened input itself.
+
+    Args:
+        inputs: The number of values of an example.
+        hidden: The widths of the hidden layers.
     """
 
     measure = staticmethod(number_count)
@@ -25,7 +29,7 @@ class Mlp(nn.Module):
         self.width = widths[-1]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `inputs`, which may have any shape."""
         features = inputs.flatten(1) if inputs.ndim > 2 else inputs
         for layer in self.layers:
             features = layer(features).relu()

@@ -1,4 +1,4 @@
-"""One encoder, and for every task a decoder and a head: the shape of all models here."""
+"""`MultiTaskModel`: one encoder, and a decoder and a head for every task."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from torch import Tensor, nn
 from consort.core.params import statistics
 
 BatchNormPolicy = Literal["average", "local", "recompute"]
+"""What happens to the running statistics of BatchNorm: see `MultiTaskModel`."""
 
 
 class MultiTaskModel(nn.Module):
-    """Every parameter has a role, which is how its name begins.
+    """One encoder with a head, and optionally a decoder, per task.
 
-    `encoder.*` is shared by the tasks of a client, `decoders.<task>.*` and
-    `heads.<task>.*` belong to one task. Decoders are optional: a task without one feeds
-    the features to its head.
+    The name of every parameter begins with its role: `encoder.*` is shared by the tasks of a
+    client, `decoders.<task>.*` and `heads.<task>.*` belong to one task. A task without a decoder
+    passes the encoder's features directly to its head.
 
-    `batchnorm` says what becomes of running statistics: they travel and are averaged like
-    parameters (`average`), stay with each client (`local`), or are computed anew from
-    the client's training data before each evaluation (`recompute`).
+    `companion` is a second complete model that a client may train beside this one; its parameters
+    are named `companion.*`.
 
-    `companion` is another whole model that a client may train beside this one; its parameters
-    are called `companion.*`.
+    Args:
+        encoder: The module that all tasks share.
+        heads: The output head of each task.
+        decoders: The modules between encoder and head, for the tasks that have one.
+        batchnorm: What happens to running statistics: they are sent and averaged like parameters
+            (`average`), stay with each client (`local`), or are recomputed from the client's
+            training data before each evaluation (`recompute`).
     """
 
     def __init__(
@@ -56,23 +61,39 @@ class MultiTaskModel(nn.Module):
         return self._slots
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._slots = None  # a change of type or layout may replace buffers
+        self._slots = None  # a change of dtype or memory format may replace buffers
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def forward(self, inputs: Tensor, tasks: Iterable[str] | None = None) -> dict[str, Tensor]:
-        """The output of every task (or of those named) for a batch of inputs."""
+        """Computes the outputs of a batch.
+
+        Args:
+            inputs: A batch of prepared inputs.
+            tasks: The tasks to compute; all by default.
+
+        Returns:
+            The output of each task.
+        """
         features = self.encoder(inputs)
         return {task: self.output(task, features) for task in tasks or self.heads}
 
     def output(self, task: str, features: Tensor) -> Tensor:
-        """One task's output from the encoder's features."""
+        """Computes the output of one task.
+
+        Args:
+            task: The name of the task.
+            features: The encoder's features of a batch.
+
+        Returns:
+            The output of the task's decoder, if it has one, and head.
+        """
         for module in self.paths[task]:
             features = module(features)
         return features
 
     def frozen_outputs(self) -> dict[str, nn.Module]:
-        """A copy of what follows the encoder, by task, that stays as it is now."""
+        """For each task a frozen copy of the modules that follow the encoder."""
         return {
             task: copy.deepcopy(nn.Sequential(*path)).requires_grad_(False)
             for task, path in self.paths.items()

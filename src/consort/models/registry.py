@@ -1,4 +1,17 @@
-"""The encoders by name, and models built from what a recipe says about them."""
+"""The encoders by name, and models built from what a recipe says about them.
+
+An encoder is an `nn.Module` with `width`, its number of features. The first parameter of its
+class is an example, or what the static method `measure` makes of one; the others are options
+for recipes, with annotations that they are checked by. Plug-ins bring encoders by name (`consort
+list models`). A recipe may also name an encoder of your own, as `package.module:Class` or
+`file.py:Class` (a file is looked for beside the recipe, then in the current folder); a function
+that returns an encoder will do in place of a class.
+
+An encoder may have a method `decoder` that makes what stands between it and the head of a task;
+`width` is then what the head sees. It may also have a method `head` that makes the head of a task
+itself. One that makes maps of features, for tasks with an answer per pixel, says so with
+`dense = True`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +21,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from consort.core.registry import did_you_mean, first_line, load_object
+from consort.core.plugins import entries, find
 from consort.core.validation import checked_options
 from consort.errors import UsageError
 
@@ -17,36 +30,6 @@ if TYPE_CHECKING:
 
     from consort.models.multitask import BatchNormPolicy, MultiTaskModel
     from consort.tasks import Task
-
-ENCODERS = {
-    "cnn4": "consort.models.cnn4:Cnn4",
-    "conv_pyramid": "consort.domains.scenes.models.pyramid:ConvPyramid",
-    "htcsignet": "consort.domains.signatures.models.htcsignet:HTCSigNet",
-    "mlp": "consort.models.mlp:Mlp",
-    "octconvnet": "consort.domains.signatures.models.octconv:OctConvNet",
-    "resnet": "consort.models.resnet:ResNet",
-    "resnet_pyramid": "consort.domains.scenes.models.backbones:ResNetPyramid",
-    "siamese": "consort.domains.fingerprints.siamese:Siamese",
-    "signet": "consort.domains.signatures.models.signet:SigNet",
-    "signet_s": "consort.domains.signatures.models.signet:SigNetS",
-    "swin_pyramid": "consort.domains.scenes.models.backbones:SwinPyramid",
-    "textcnn": "consort.domains.text.textcnn:TextCnn",
-    "vitsignet": "consort.domains.signatures.models.vitsignet:ViTSigNet",
-    "vitsignet32": "consort.domains.signatures.models.vitsignet:ViTSigNet32",
-}
-"""Where each encoder lives.
-
-An encoder is an `nn.Module` with `width`, its number of features. The first parameter of its
-class is an example, or what the static method `measure` makes of one; the others are options
-for recipes, with annotations that they are checked by. A recipe may also name an encoder of
-your own, as `package.module:Class` or `file.py:Class` (a file is looked for beside the recipe,
-then in the current folder); a function that returns an encoder will do in place of a class.
-
-An encoder may have a method `decoder` that makes what stands between it and the head of a task;
-`width` is then what the head sees. It may also have a method `head` that makes the head of a task
-itself. One that makes maps of features, for tasks with an answer per pixel, says so with
-`dense = True`.
-"""
 
 
 @dataclass(frozen=True)
@@ -67,18 +50,13 @@ class ModelSpec:
         """
         given = dict(table)
         if "name" not in given:
-            raise UsageError(f"a model needs a name: one of {', '.join(ENCODERS)}")
+            raise UsageError(f"a model needs a name: one of {', '.join(entries('models'))}")
         name = str(given.pop("name"))
         options = _options(name, given)
         for option, value in options.items():
             if not isinstance(value, Hashable):
                 raise UsageError(f"model {name!r}: annotate its option {option!r} as a tuple")
         return cls(name, tuple(options.items()))
-
-
-def describe_models() -> dict[str, str]:
-    """The first line about every encoder, read from its source because importing is slow."""
-    return {name: first_line(place) for name, place in ENCODERS.items()}
 
 
 def build(
@@ -114,14 +92,8 @@ def parameter_count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _load(name: str) -> Any:
-    if name not in ENCODERS and ":" not in name:
-        raise UsageError(f"there is no model {did_you_mean(name, ENCODERS)}")
-    return load_object(ENCODERS.get(name, name))
-
-
 def _options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    encoder = _load(name)
+    encoder = find("models", name)
     try:
         example, *_ = signature(encoder).parameters
     except (TypeError, ValueError) as error:
@@ -132,7 +104,7 @@ def _options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fitting(spec: ModelSpec, example: Tensor) -> Any:
-    make = _load(spec.name)
+    make = find("models", spec.name)
     try:
         measured = make.measure(example) if hasattr(make, "measure") else example
         encoder = make(measured, **dict(spec.options))

@@ -1,4 +1,4 @@
-"""Residual networks of basic layers (ResNet-18 and smaller), built by `transformers`."""
+"""Residual networks of basic blocks (ResNet-18 and smaller), built by `transformers`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
 class ResNet(nn.Module):
-    """ResNet-18, or one of other `depths` and `widths`; `stem = "small"` is for small images.
+    """ResNet-18, or one with other `depths` and `widths`; `stem = "small"` is for small images.
 
-    The full stem (7x7 convolution and pooling) shrinks images fourfold, the small one
-    (3x3 convolution) not at all; every stage after the first halves them.
+    The full stem (7x7 convolution and pooling) reduces the resolution by four, the small one
+    (3x3 convolution) keeps it; every stage after the first halves it.
+
+    Args:
+        shape: Channels, height and width of the images.
+        depths: The number of blocks of each stage.
+        widths: The number of channels of each stage.
+        stem: The layers before the first stage.
+
+    Raises:
+        UsageError: If `depths` and `widths` differ in length, or the images are too small.
     """
 
     measure = staticmethod(image_shape)
@@ -47,7 +56,7 @@ class ResNet(nn.Module):
         self.width = widths[-1]
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         features: Tensor = self.network(images).pooler_output.flatten(1)
         return features
 

@@ -10,12 +10,19 @@ from torch import Tensor, nn
 from consort.models.layers import padded, thinned
 
 HEAD = 64
+"""The width of one attention head."""
 
 
 class VisionTransformer(nn.Module):
-    """The class token after `depth` blocks; `scale` takes fewer attention heads of equal width.
+    """A vision transformer whose features are the class token after the last block.
 
-    Images are padded with zeros until they are cut into whole patches.
+    Images are padded with zeros to a whole number of patches.
+
+    Args:
+        shape: Channels, height and width of the images.
+        patch: The width of a patch in pixels.
+        scale: The factor for the number of attention heads (12 at scale 1), each of width 64.
+        depth: The number of blocks.
     """
 
     def __init__(self, shape: Sequence[int], patch: int, scale: float, depth: int) -> None:
@@ -38,6 +45,6 @@ class VisionTransformer(nn.Module):
         self.width = heads * HEAD
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         features: Tensor = self.network(padded(images, self.patch)).last_hidden_state[:, 0]
         return features

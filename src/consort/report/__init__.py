@@ -1,1 +1,1 @@
-"""Pages about runs and federations: one HTML file each, which needs no network."""
+"""Reports on runs and federations: one HTML file each, which works without a network."""

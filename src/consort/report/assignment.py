@@ -1,4 +1,4 @@
-"""Which client uses which of several models, as far as a run noted it."""
+"""Which client uses which of several models, if the run recorded it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CHOSEN, MODEL_WEIGHT = "chosen_model", "model_weight"
 
 @dataclass(frozen=True)
 class Assignment:
-    """The model of every client in every round with an evaluation."""
+    """The model of every client in every evaluated round."""
 
     rounds: Mapping[int, Mapping[str, str]]
     models: Sequence[str]
-    """All models that are known of, chosen or not."""
+    """All models, chosen or not."""
 
     @classmethod
     def of(cls, run: Result) -> Assignment | None:
-        """What the clients of a run chose, if that was noted."""
+        """The choices of the clients of a run; `None` if they were not recorded."""
         noted = run.notes(CHOSEN).get("", {})
         rounds = {
             round_: {client: f"{number:g}" for client, number in clients.items() if client}
@@ -34,34 +34,41 @@ class Assignment:
 
     @property
     def last(self) -> Mapping[str, str]:
-        """Every client's model in the last round with an evaluation."""
+        """The model of every client in the last evaluated round."""
         return self.rounds[max(self.rounds)]
 
     @property
     def in_use(self) -> set[str]:
-        """The models that somebody chose in the last round."""
+        """The models that at least one client chose in the last round."""
         return set(self.last.values())
 
     @property
     def leaves_models_idle(self) -> bool:
-        """Whether all clients chose one model although there are several."""
+        """Whether all clients chose the same model although there are several."""
         return len(self.in_use) == 1 < len(self.models)
 
     @property
     def clients(self) -> list[str]:
-        """All clients; those that share a model in the last round stand together."""
+        """All clients, sorted by their model in the last round."""
         everybody = {client for clients in self.rounds.values() for client in clients}
         return sorted(everybody, key=lambda c: (natural(self.last.get(c, "")), natural(c)))
 
     def __str__(self) -> str:
         if self.leaves_models_idle:
             (model,) = self.in_use
-            return f"all clients chose model {model}: the other models are idle"
+            return f"all clients chose model {model}: the other models are not used"
         return f"{len(self.in_use)} of {len(self.models)} models in use"
 
 
 def idle_models(results: Sequence[Result]) -> list[str]:
-    """A sentence for every algorithm with runs in which all clients chose one of several models."""
+    """Warnings about algorithms in whose runs all clients chose the same of several models.
+
+    Args:
+        results: The runs.
+
+    Returns:
+        One sentence for each such algorithm.
+    """
     sentences = []
     for algorithm, runs in by_algorithm(results).items():
         found = ((run.seed, Assignment.of(run)) for run in runs)
@@ -70,6 +77,6 @@ def idle_models(results: Sequence[Result]) -> list[str]:
             which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
             sentences.append(
                 f"{algorithm}, {which}: all clients chose the same model in the last round, "
-                "the other models are idle"
+                "the other models are not used"
             )
     return sentences

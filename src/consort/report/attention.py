@@ -1,4 +1,4 @@
-"""What clients take from each other: who attends to whom, and how much of it is added."""
+"""Attention between clients, and the learnt weights with which they use others' updates."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ from statistics import fmean
 from typing import TypeAlias
 
 from consort.report.drawing import EVEN, LESS, MORE, Trace, height_of, matrix
+from consort.report.heatmaps import Rounds, cells, client_map, numbers_of, part_map, thinned
 from consort.report.html import Figure, Html, label, plot
-from consort.report.maps import Rounds, cells, client_map, numbers_of, part_map, thinned
 from consort.report.numbers import natural
 from consort.results.measurements import Notes
 from consort.results.result import Result
 
 Table: TypeAlias = list[list[float]]
 
-ATTENTION, TAKEN_OF_OTHERS = "attention", "weight_of_others"
+ATTENTION, WEIGHT_OF_OTHERS = "attention", "weight_of_others"
 ARROW = " → "
-"""Between the two in the part of a note of attention."""
+"""Separates the two names in the part of an attention note."""
 
 _MANY_NUMBERS = 12
-_PALE = 0.1
-"""By so much of an even share, shares differ visibly."""
-_STEPS = 25
-"""Rounds that the slider stops at."""
+_VISIBLE = 0.1
+"""The smallest difference, relative to an even share, that is shown in full colour."""
+_MAX_STEPS = 25
+"""The largest number of rounds on the slider."""
 
 
 def attention_pictures(run: Result) -> tuple[str, list[Html]]:
-    """A title for the pictures, and the pictures of one run."""
-    shares, weights = run.notes(ATTENTION), run.notes(TAKEN_OF_OTHERS)
+    """The attention plots of one run.
+
+    Returns:
+        A title, and the plots.
+    """
+    shares, weights = run.notes(ATTENTION), run.notes(WEIGHT_OF_OTHERS)
     pictures = [*_of_attention(shares), *_of_weights(weights)]
-    named = [("who attends to whom", shares), ("learnt weights", weights)]
+    named = [("attention", shares), ("learnt weights", weights)]
     return " and ".join(name for name, notes in named if notes), pictures
 
 
@@ -41,25 +45,33 @@ def _of_attention(shares: Notes) -> Iterator[Html]:
     rounds = thinned({r for of_pair in shares.values() for r in of_pair})
     everybody = names_in(shares)
     note = (
-        "A row is the one that attends, and has the sum 1. If all counted alike, everybody would "
-        f"get {1 / len(everybody):.3f}: green is more than that, red is less."
+        "Each row attends to the columns, and its sum is 1. If the attention were even, every "
+        f"share would be {1 / len(everybody):.3f}: green is more than that, red is less."
     )
     picture = attention_map(shares, everybody, rounds)
-    yield plot("Who attends to whom", picture, note, wide=True)
-    of_others = taken_from_others(shares, everybody)
+    yield plot("Attention matrix", picture, note, wide=True)
+    of_others = attention_to_others(shares, everybody)
     if len(of_others) > 1:
-        picture = client_map(of_others, everybody, "share of others", 1.0)
-        yield plot("Attention to others", picture, "What everybody attends to but itself.")
+        picture = client_map(of_others, everybody, "attention to others", 1.0)
+        yield plot(
+            "Attention to others", picture, "The attention that does not go to the row itself."
+        )
 
 
 def names_in(shares: Notes) -> list[str]:
-    """Everybody who attends or is attended to."""
+    """All names that attend or are attended to."""
     return sorted({name for pair in shares for name in pair.split(ARROW)}, key=natural)
 
 
 def attention_map(shares: Notes, names: Sequence[str], rounds: Sequence[int]) -> Figure:
-    """Who attends (down) to whom (across) in the last round, with a slider over rounds."""
-    steps = thinned(rounds, _STEPS)
+    """A heat map of the attention in the last round, with a slider over rounds.
+
+    Args:
+        shares: The attention, by pair and round.
+        names: The rows (who attends) and columns (who is attended to).
+        rounds: The rounds of the slider.
+    """
+    steps = thinned(rounds, _MAX_STEPS)
     tables = {r: _table(shares, names, r) for r in steps}
     columns = [label(name).replace("/", "/<br>") for name in names]
     trace: Trace = cells(columns, names)
@@ -75,10 +87,10 @@ def attention_map(shares: Notes, names: Sequence[str], rounds: Sequence[int]) ->
 
 
 def _around_even(tables: Mapping[int, Table], names: Sequence[str]) -> Trace:
-    """Colours that stay pale as long as nobody is preferred."""
+    """A colour scale around the even share, pale where shares are nearly even."""
     even = 1 / len(names)
     known = [v for table in tables.values() for row in table for v in row if math.isfinite(v)]
-    most = max([_PALE * even, *(abs(value - even) for value in known)])
+    most = max([_VISIBLE * even, *(abs(value - even) for value in known)])
     colours = [(0, LESS), (0.5, EVEN), (1, MORE)]
     return {"zmin": even - most, "zmax": even + most, "colorscale": colours}
 
@@ -99,15 +111,15 @@ def _slider(tables: Mapping[int, Table]) -> Trace:
     return {"active": len(steps) - 1, "steps": steps, "currentvalue": current, "pad": {"t": 10}}
 
 
-def taken_from_others(shares: Notes, names: Sequence[str]) -> Rounds:
-    """By round and name, the share of attention that goes to anybody else."""
+def attention_to_others(shares: Notes, names: Sequence[str]) -> Rounds:
+    """By round and name, the share of attention that goes to others."""
     own = {name: shares.get(f"{name}{ARROW}{name}", {}) for name in names}
     rounds = sorted({r for of_pair in shares.values() for r in of_pair})
     return {r: {name: 1 - own[name][r][""] for name in names if r in own[name]} for r in rounds}
 
 
 def _of_weights(weights: Notes) -> Iterator[Html]:
-    """The encoder over the rounds, the decoders over the rounds, and every layer at the end."""
+    """Plots of the encoder and of the decoders over the rounds, and of every layer at the end."""
     clients = sorted(
         {c for rounds in weights.values() for values in rounds.values() for c in values},
         key=natural,

@@ -1,4 +1,4 @@
-"""The page of an audit: what left the clients, and what attackers make of it."""
+"""The page of an audit: what the clients sent, and what attackers can recover from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from consort.attacks.audit import Audit, Finding, Told
+from consort.attacks.audit import Audit, ClientFinding, MembershipResults
 from consort.attacks.membership import ENOUGH, Membership
 from consort.attacks.recovery import Recovery
 from consort.report.document import write_page
@@ -17,71 +17,85 @@ from consort.results.result import Result
 from consort.results.table import spent
 
 NO_GUARANTEE = (
-    "Nothing is guaranteed. This run has no differential privacy: no update was clipped and given "
-    "noise with an account of what was spent, so there is no ε and no δ. That an attack failed "
-    "here says that this attack failed; a better one, more rounds, or somebody who knows more may "
-    "succeed."
+    "There is no guarantee. This run has no differential privacy: updates were not clipped, and no "
+    "noise with a privacy accountant was added, so there is no ε and no δ. If an attack failed "
+    "here, this says only that this attack failed; a better attack, more rounds, or an attacker "
+    "with more knowledge may succeed."
 )
 _GUARANTEE = (
-    "Differential privacy, counted by {level}: whoever sees all that was sent learns about any one "
-    "{level} hardly more than if it had not taken part, in the sense of ε = {epsilon:.3g} at "
-    "δ = {delta:.1g} for the client that has spent most. This holds against those who do not know "
-    "the seed of the run, from which the noise is drawn. The larger ε, the less it says."
+    "Differential privacy per {level}: whoever sees everything that was sent learns about any "
+    "single {level} hardly more than if it had not taken part, with ε = {epsilon:.3g} at δ = "
+    "{delta:.1g} for the client with the largest ε. This holds against everybody who does not know "
+    "the seed of the run, from which the noise is drawn. The larger ε, the weaker the guarantee."
 )
 _HOW = (
-    "The last finished round was made once more from the state before it, while somebody listened "
+    "The last finished round was repeated from the state before it, and its messages were recorded "
     "at the server. "
 )
-_SAME = "It ended in the very state that the run had kept, bit for bit: this is what was sent."
+_SAME = (
+    "It ended in the same state as in the run, bit for bit: these are the messages that were sent."
+)
 _OTHER = (
-    "It did not end in the state that the run had kept (another machine, or other versions?): "
-    "messages of the run were of this kind, but not these."
+    "It did not end in the same state as in the run (perhaps on another machine, or with other "
+    "package versions): the messages of the run were of this kind, but not exactly these."
 )
 _INVERSION = (
-    "An attacker who sees a client's messages looks for examples whose gradient has the direction "
-    "of its update. It is given more than a real one has: the labels of eight "
-    "examples, mixed as the client's are. It "
-    "takes the whole local training for one step, which is wrong, and the more so the more steps "
-    "there were. The blind guess is the mean of test examples: whoever is not nearer to the "
-    "originals has learnt nothing from the messages."
+    "Gradient inversion: an attacker who sees a client's messages searches for examples whose "
+    "gradient has the direction of the update. The attacker is given more than in reality: the "
+    "labels of eight examples, in the proportions of the client's classes. The whole local "
+    "training is treated as one step, which is less accurate the more steps there were. The "
+    "baseline is the mean of the test examples: an attack that is no closer to the originals has "
+    "learnt nothing from the messages."
 )
 _IMPRINT = (
-    "This did not happen in the run. A malicious server could hand out a model with a layer of its "
-    "own in front, which sorts examples by their mean into bins; one step on a batch then gives "
-    "every example away that is alone in its bin. Clients refuse parameters that their model does "
-    "not have, but a client that takes its model's architecture from the server is open to this."
+    "This did not happen in the run. A malicious server could send a model with an additional "
+    "layer in front that sorts examples by their mean into bins; one training step on a batch then "
+    "reveals every example that is alone in its bin. Clients refuse parameters that their model "
+    "does not have, but a client that takes its architecture from the server is vulnerable."
 )
 _MEMBERSHIP = (
-    "Training examples tend to have smaller losses than test examples. An attacker that holds the "
-    "model tells them apart by the loss, by the loss within a class, and by how much smaller it is "
-    "than that of a reference model of the same kind that was trained on validation data, or of "
-    "several shadow models. AUC 0.5 and advantage 0 are chance. In brackets stands where the AUC "
-    "may lie, 95 times out of 100: an interval that holds 0.5 tells nothing."
+    "Training examples tend to have smaller losses than test examples. An attacker with the model "
+    "separates them by the loss, by the loss within a class, and by the difference from the loss "
+    "of a reference model of the same architecture trained on validation data, or of several "
+    "shadow models. AUC 0.5 and advantage 0 are chance. The 95 % confidence interval of the AUC is "
+    "in brackets: an interval that contains 0.5 is inconclusive."
 )
 _FEW = (
-    f"too few examples to tell: at least {ENOUGH} of each kind must be judged, half of those there "
-    "are"
+    f"too few examples for a conclusive result: at least {ENOUGH} of each kind must be evaluated, "
+    "and half of the examples only choose the threshold"
 )
 _INFORMATION = (
-    "As papers report them, from histograms. Lower numbers are not by themselves more private."
+    "As papers report them, from histograms. Lower numbers do not by themselves mean more privacy."
 )
 _RESCALE = (
-    "The run's pictures were obfuscated before training. Outside the patches around minutiae one "
-    "division brings them back; the blind guess is the obfuscated picture as it is."
+    "The images of this run were obfuscated before training. Outside the patches around minutiae, "
+    "one division restores them; the baseline is the obfuscated image."
 )
 
 
 def write_audit(audit: Audit, result: Result, path: Path) -> Path:
-    """Writes all findings into one self-contained HTML file."""
+    """Writes the results of an audit into one self-contained HTML file.
+
+    Args:
+        audit: The results.
+        result: The audited run.
+        path: The file to write.
+
+    Returns:
+        The path.
+
+    Raises:
+        Failure: If the file cannot be written.
+    """
     about = audit.about
     sections: dict[str, Content] = {
         "Summary": _summary(audit, result),
-        "What left the clients": _left(audit, result),
-        "What updates give away": _recovered(audit, "inversion", _INVERSION),
+        "Data sent by the clients": _sent(audit, result),
+        "Reconstruction from updates": _recovered(audit, "inversion", _INVERSION),
         "A malicious server": _recovered(audit, "imprint", _IMPRINT),
-        "Who was trained on": _membership(audit.findings),
+        "Membership inference": _membership(audit.findings),
         "Mutual information": _information(audit.findings),
-        "Obfuscation undone": _rescaled(audit.findings),
+        "Undoing the obfuscation": _rescaled(audit.findings),
         "Guarantees": tag("p", _guarantee(audit, result)),
     }
     title = f"Audit: {about['title'] or about['algorithm']}"
@@ -97,19 +111,19 @@ def _summary(audit: Audit, result: Result) -> Html:
         (
             "Recovered from updates",
             f"{sum(f.recognised for f in inverted)} of {tried}" if tried else "not possible",
-            "examples looked for in two clients' messages that came out recognisably"
+            "examples recovered recognisably from the messages of the attacked clients"
             if tried
-            else "nothing that inputs can be computed from was sent",
+            else "inputs cannot be computed from what was sent",
         ),
-        ("Membership", *_best(_told(audit.findings))),
+        ("Membership inference", *_best(_memberships(audit.findings))),
         ("Guarantee", *_tile(audit, result)),
     ]
-    how = _HOW + (_SAME if audit.same else _OTHER)
+    how = _HOW + (_SAME if audit.reproduced else _OTHER)
     return join([tiles(facts), tag("p", _guarantee(audit, result)), tag("p", how, class_="note")])
 
 
 def _epsilon(audit: Audit, result: Result) -> float:
-    """What was spent; infinite where nothing is guaranteed."""
+    """The ε that was spent; infinite without a guarantee."""
     return spent(result) if audit.about.get("privacy") and "epsilon" in result.noted else math.inf
 
 
@@ -129,20 +143,20 @@ def _tile(audit: Audit, result: Result) -> tuple[str, str]:
 
 
 def _best(told: list[Membership]) -> tuple[str, str]:
-    """The figure of the attack that tells most, and what it means."""
-    best = max((one for one in told if one.tells), key=lambda one: one.auc, default=None)
+    """The AUC of the best attack, and how to read it."""
+    best = max((one for one in told if one.is_conclusive), key=lambda one: one.auc, default=None)
     if best is not None:
-        return f"AUC {_area(best, 2)}", "of the best of the attacks; 0.5 is chance"
-    return UNKNOWN, _FEW if told else "could not be tried"
+        return f"AUC {_area(best, 2)}", "of the best attack; 0.5 is chance"
+    return UNKNOWN, _FEW if told else "not tried"
 
 
 def _area(told: Membership, digits: int) -> str:
-    """The area under the curve, and where it may lie."""
+    """The area under the curve and its confidence interval."""
     low, high = told.interval
     return f"{told.auc:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def _told(findings: Iterable[Finding]) -> list[Membership]:
+def _memberships(findings: Iterable[ClientFinding]) -> list[Membership]:
     return [
         told
         for finding in findings
@@ -152,12 +166,12 @@ def _told(findings: Iterable[Finding]) -> list[Membership]:
     ]
 
 
-def _left(audit: Audit, result: Result) -> Html:
+def _sent(audit: Audit, result: Result) -> Html:
     roles = list(result.bytes("up"))
     columns = {role: result.bytes("up", "client", role) for role in roles}
     clients = sorted(result.bytes("up", "client"), key=natural)
     if not clients:
-        return join([tag("p", "No client sent a single tensor."), _entries(audit)])
+        return join([tag("p", "No client sent a tensor."), _entries(audit)])
 
     def of(role: str, client: str) -> Cell:
         size = columns[role].get(client, 0)
@@ -166,26 +180,28 @@ def _left(audit: Audit, result: Result) -> Html:
     shown = {"client": lambda client: client} | {
         role: (lambda client, role=role: of(role, client)) for role in roles
     }
-    note = "Tensors sent in all rounds, by the part of the model; plain numbers are not counted."
+    note = (
+        "Bytes of tensors sent in all rounds, by part of the model; plain numbers are not counted."
+    )
     return join([table(clients, shown, note), _entries(audit)])
 
 
 def _entries(audit: Audit) -> Html:
     rows = [(finding.client, sent) for finding in audit.findings for sent in finding.sent]
     if not rows:
-        return tag("p", f"In round {audit.round} the clients looked at answered nothing.")
+        return tag("p", f"In round {audit.round} the attacked clients sent nothing.")
     listing = table(
         rows,
         {
             "client": lambda row: row[0],
-            "asked to": lambda row: row[1].method,
+            "method": lambda row: row[1].method,
             "entry": lambda row: row[1].entry,
-            "what it is": lambda row: row[1].kind,
+            "content": lambda row: row[1].kind,
             "parts": lambda row: ", ".join(row[1].roles) or UNKNOWN,
             "bytes": lambda row: count(sum(row[1].roles.values())),
         },
     )
-    return details(f"Every entry of the answers in round {audit.round}", listing, unfolded=True)
+    return details(f"All entries of the replies in round {audit.round}", listing, unfolded=True)
 
 
 def _recovered(audit: Audit, what: str, explanation: str) -> Html:
@@ -202,23 +218,23 @@ def _recovered(audit: Audit, what: str, explanation: str) -> Html:
 
 def _verdict(found: Recovery) -> str:
     fit = "" if math.isnan(found.cosine) else f"; cosine to the update {found.cosine:.2f}"
-    distance = f"{found.gain:.1f} dB nearer" if found.gain > 0 else "no nearer"
+    comparison = f"{found.gain:.1f} dB better" if found.gain > 0 else "no better"
     return (
-        f"{len(found.scores)} found for {found.sought} originals, {found.recognised} of them "
-        f"recognisable; on average {distance} than the blind guess{fit}."
+        f"{len(found.scores)} examples reconstructed for {found.total} originals, "
+        f"{found.recognised} of them recognisable; on average {comparison} than the baseline{fit}."
     )
 
 
-def _membership(findings: Iterable[Finding]) -> Html:
+def _membership(findings: Iterable[ClientFinding]) -> Html:
     parts: list[Content] = [tag("p", _MEMBERSHIP)]
     for finding in findings:
         parts.append(tag("h3", finding.client))
-        parts.append(tag("p", f"Guessed with {finding.whose}.", class_="note"))
+        parts.append(tag("p", f"Attacked with {finding.attacked_model}.", class_="note"))
         parts.append(_attacks(finding.membership))
     return join(parts)
 
 
-def _attacks(told: Told) -> Html:
+def _attacks(told: MembershipResults) -> Html:
     if isinstance(told, str):
         return tag("p", told)
     reasons = [found for found in told.values() if isinstance(found, str)]
@@ -226,33 +242,34 @@ def _attacks(told: Told) -> Html:
     listing = table(
         rows,
         {
-            "told by": lambda row: row[0],
+            "attack": lambda row: row[0],
             "AUC": lambda row: Cell(_area(row[1], 3), row[1].auc),
             "advantage": lambda row: score(row[1].advantage),
             "members": lambda row: count(row[1].members),
-            "others": lambda row: count(row[1].others),
+            "non-members": lambda row: count(row[1].others),
         },
     )
-    if not all(found.tells for _, found in rows):
-        reasons.append(f"These are {_FEW}.")
+    if not all(found.is_conclusive for _, found in rows):
+        reasons.append(f"There are {_FEW}.")
     return join([listing, *(tag("p", reason, class_="note") for reason in reasons)])
 
 
-def _information(findings: Iterable[Finding]) -> Html:
+def _information(findings: Iterable[ClientFinding]) -> Html:
     parts: list[Content] = [tag("p", _INFORMATION)]
     for finding in findings:
         found = finding.information
         text = (
             found
             if isinstance(found, str)
-            else f"a feature tells {found[0]:.3f} bits of a field of its picture (more than of "
-            f"others' pictures); features have {found[1]:.2f} of 8 bits"
+            else f"mutual information of a feature and a cell of the image {found[0]:.3f} bits "
+            f"(after subtracting that of shuffled images); entropy of the features {found[1]:.2f} "
+            "of 8 bits"
         )
         parts.append(tag("p", tag("b", finding.client), f": {text}"))
     return join(parts)
 
 
-def _rescaled(findings: Iterable[Finding]) -> Html | None:
+def _rescaled(findings: Iterable[ClientFinding]) -> Html | None:
     found = [(f.client, f.rescaled) for f in findings if f.rescaled is not None]
     if not found:
         return None
@@ -261,7 +278,7 @@ def _rescaled(findings: Iterable[Finding]) -> Html | None:
 
 
 def _size(number: int) -> str:
-    """Bytes in the unit that fits."""
+    """A number of bytes in a suitable unit."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if number >= size:
             return f"{number / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Pictures of what training cost: bytes, seconds and operations."""
+"""Plots of the cost of training: bytes, seconds and operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from consort.report.drawing import MANY_CLIENTS, Trace, colour, figure, over_rounds
 from consort.report.html import Figure, label
 from consort.report.numbers import natural
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.result import Direction, Result
 from consort.results.table import MIB
 
@@ -19,17 +19,17 @@ _USUAL_ROLES = ["encoder", "decoders", "heads", "buffers"]
 
 
 def roles(runs: Iterable[Result]) -> list[str]:
-    """The roles that something was sent of, the usual ones first."""
+    """The roles of the tensors that were sent, the usual roles first."""
     found = {role for run in runs for way in WAYS for role in run.bytes(way)}
     usual = [role for role in _USUAL_ROLES if role in found]
     return usual + sorted(found.difference(usual))
 
 
-def traffic_by_role(study: Study) -> Figure:
-    """What all clients together sent and received in the whole run."""
-    bars = [(algorithm, way) for algorithm in study.groups for way in WAYS]
+def traffic_by_role(run_set: RunSet) -> Figure:
+    """What all clients together sent and received in the whole run, by role."""
+    bars = [(algorithm, way) for algorithm in run_set.groups for way in WAYS]
     names = [
-        way if study.one_algorithm else f"{label(algorithm)}, {way}" for algorithm, way in bars
+        way if run_set.one_algorithm else f"{label(algorithm)}, {way}" for algorithm, way in bars
     ]
     traces = [
         {
@@ -37,24 +37,31 @@ def traffic_by_role(study: Study) -> Figure:
             "orientation": "h",
             "name": label(role),
             "y": names,
-            "x": [role_mib(study, algorithm, way, role) for algorithm, way in bars],
+            "x": [role_mib(run_set, algorithm, way, role) for algorithm, way in bars],
             "marker": {"color": colour(place)},
             "hovertemplate": "%{y}: %{x:,.4~g} MiB",
         }
-        for place, role in enumerate(roles(study.runs))
+        for place, role in enumerate(roles(run_set.runs))
     ]
     height = 140 + 28 * len(bars)
     axis = {"autorange": "reversed"}
     return figure(traces, "MiB", "", height, barmode="stack", yaxis=axis, bargap=0.25)
 
 
-def role_mib(study: Study, algorithm: str, way: Direction, role: str) -> float:
-    """What an algorithm sent of a role in the whole run, the mean over seeds."""
-    return study.over_seeds(algorithm, lambda run: run.bytes(way).get(role, 0) / MIB).mean
+def role_mib(run_set: RunSet, algorithm: str, way: Direction, role: str) -> float:
+    """The MiB of a role in the whole run, the mean over seeds.
+
+    Args:
+        run_set: The runs.
+        algorithm: The algorithm.
+        way: `up` or `down`.
+        role: The role of the tensors, such as `encoder`.
+    """
+    return run_set.over_seeds(algorithm, lambda run: run.bytes(way).get(role, 0) / MIB).mean
 
 
 def traffic_per_round(run: Result, way: Direction) -> Figure:
-    """What went one way in every round of one run, by role."""
+    """The traffic in one direction in every round of one run, by role."""
     rounds = sorted(run.per_round("seconds"))
     traces = []
     for place, role in enumerate(roles([run])):
@@ -72,24 +79,24 @@ def traffic_per_round(run: Result, way: Direction) -> Figure:
     return over_rounds(traces, "MiB", barmode="stack")
 
 
-def traffic_compared(study: Study) -> Figure:
-    """Up and down together in every round, one line per algorithm."""
+def traffic_compared(run_set: RunSet) -> Figure:
+    """The traffic in both directions in every round, one line per algorithm."""
 
     def sizes(run: Result) -> dict[int, float]:
         up, down = (run.bytes(way, "round") for way in WAYS)
         return {r: (up.get(r, 0) + down.get(r, 0)) / MIB for r in run.per_round("seconds")}
 
-    return _lines(study, sizes, "MiB")
+    return _lines(run_set, sizes, "MiB")
 
 
-def seconds_per_round(study: Study) -> Figure:
-    """How long the rounds took, without evaluation."""
-    return _lines(study, lambda run: run.per_round("seconds"), "seconds")
+def seconds_per_round(run_set: RunSet) -> Figure:
+    """The duration of the rounds, without evaluation."""
+    return _lines(run_set, lambda run: run.per_round("seconds"), "seconds")
 
 
-def _lines(study: Study, measure: Callable[[Result], Mapping[int, float]], y: str) -> Figure:
+def _lines(run_set: RunSet, measure: Callable[[Result], Mapping[int, float]], y: str) -> Figure:
     traces = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         points = _mean_of(list(map(measure, runs)))
         traces.append(
             {
@@ -98,7 +105,7 @@ def _lines(study: Study, measure: Callable[[Result], Mapping[int, float]], y: st
                 "name": label(algorithm),
                 "x": list(points),
                 "y": list(points.values()),
-                "line": {"color": study.colours[algorithm], "width": 2},
+                "line": {"color": run_set.colours[algorithm], "width": 2},
                 "marker": {"size": 5},
                 "hovertemplate": "round %{x}: %{y:,.4~g} " + y,
             }
@@ -111,12 +118,12 @@ def _mean_of(series: list[Mapping[int, float]]) -> dict[int, float]:
     return {round_: fmean(values[round_] for values in series) for round_ in shared}
 
 
-def seconds_per_client(study: Study) -> Figure:
-    """The CPU time of every client in the whole run; of many clients, how these times spread."""
-    if len(study.first.clients) > MANY_CLIENTS:
-        return _client_boxes(study)
+def seconds_per_client(run_set: RunSet) -> Figure:
+    """The CPU time of every client in the whole run; for many clients, its distribution."""
+    if len(run_set.first.clients) > MANY_CLIENTS:
+        return _client_boxes(run_set)
     traces: list[Trace] = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         seconds = {client: fmean(all_) for client, all_ in _client_seconds(runs).items()}
         clients = sorted(seconds, key=natural)
         traces.append(
@@ -125,14 +132,14 @@ def seconds_per_client(study: Study) -> Figure:
                 "name": label(algorithm),
                 "x": [label(client) for client in clients],
                 "y": [seconds[client] for client in clients],
-                "marker": {"color": study.colours[algorithm]},
+                "marker": {"color": run_set.colours[algorithm]},
                 "hovertemplate": "%{x}: %{y:,.4~g} seconds",
             }
         )
     return figure(traces, "", "seconds", barmode="group", xaxis={"type": "category"})
 
 
-def _client_boxes(study: Study) -> Figure:
+def _client_boxes(run_set: RunSet) -> Figure:
     boxes = [
         {
             "type": "box",
@@ -140,9 +147,9 @@ def _client_boxes(study: Study) -> Figure:
             "name": label(algorithm),
             "x": [value for values in _client_seconds(runs).values() for value in values],
             "boxpoints": False,
-            "marker": {"color": study.colours[algorithm]},
+            "marker": {"color": run_set.colours[algorithm]},
         }
-        for algorithm, runs in study.groups.items()
+        for algorithm, runs in run_set.groups.items()
     ]
     height = 100 + 40 * len(boxes)
     axis = {"autorange": "reversed"}
@@ -157,15 +164,15 @@ def _client_seconds(runs: Iterable[Result]) -> dict[str, list[float]]:
     return seconds
 
 
-def operations_per_round(study: Study) -> Figure:
-    """What a client computed in a round, where that was counted: one bar per algorithm."""
-    counted = [name for name, runs in study.groups.items() if all(r.client_flops() for r in runs)]
+def operations_per_round(run_set: RunSet) -> Figure:
+    """The operations of a client per round, where they were counted: one bar per algorithm."""
+    counted = [name for name, runs in run_set.groups.items() if all(r.client_flops() for r in runs)]
     bars: Trace = {
         "type": "bar",
         "orientation": "h",
         "y": list(map(label, counted)),
-        "x": [study.over_seeds(name, client_gflops).mean for name in counted],
-        "marker": {"color": [study.colours[name] for name in counted]},
+        "x": [run_set.over_seeds(name, client_gflops).mean for name in counted],
+        "marker": {"color": [run_set.colours[name] for name in counted]},
         "texttemplate": "%{x:,.3~g}",
         "hovertemplate": "%{y}: %{x:,.4~g} GFLOPs<extra></extra>",
     }
@@ -175,6 +182,6 @@ def operations_per_round(study: Study) -> Figure:
 
 
 def client_gflops(run: Result) -> float:
-    """Billions of operations per round, the mean over clients; no number if none were counted."""
+    """GFLOPs of a client per round, the mean over clients; NaN if they were not counted."""
     flops = run.client_flops()
     return sum(flops.values()) / len(flops) / run.rounds_done / 1e9 if flops else math.nan

@@ -1,4 +1,4 @@
-"""Pictures of what was learnt: over the rounds, and among the clients."""
+"""Learning curves over the rounds, and the distribution over the clients."""
 
 from __future__ import annotations
 
@@ -19,29 +19,36 @@ from consort.report.drawing import (
 )
 from consort.report.html import Figure, label
 from consort.report.numbers import words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.result import Point, Result
 from consort.results.statistics import summarise
 
 
-def curves(study: Study, task: str, metric: str, split: str) -> Figure:
-    """A metric over the rounds: every algorithm, every one of its models."""
+def curves(run_set: RunSet, task: str, metric: str, split: str) -> Figure:
+    """A metric over the rounds, for every algorithm and each of its models.
+
+    Args:
+        run_set: The runs.
+        task: The task.
+        metric: The metric.
+        split: `test` or `validation`.
+    """
     traces: list[Trace] = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         for place, model in enumerate(_models(runs, task, metric, split)):
             points = over_seeds([run.curve(task, metric, split, model) for run in runs])
-            style = _style(study, algorithm, model, place)
-            if study.one_run or len(runs) > 1:
+            style = _style(run_set, algorithm, model, place)
+            if run_set.one_run or len(runs) > 1:
                 traces += band(points, style)
             traces.append(line(points, style))
-    return over_rounds(traces, words(metric), **_best_round(study))
+    return over_rounds(traces, words(metric), **_best_round(run_set))
 
 
-def band_meaning(study: Study) -> str:
-    """What the coloured area of a curve stands for."""
-    if study.one_run:
-        return "Lines are means over clients; the area holds the middle half of the clients."
-    if any(len(runs) > 1 for runs in study.groups.values()):
+def band_meaning(run_set: RunSet) -> str:
+    """A note that explains the coloured area of a curve."""
+    if run_set.one_run:
+        return "Lines are means over clients; the area contains the middle half of the clients."
+    if any(len(runs) > 1 for runs in run_set.groups.values()):
         return (
             "Lines are means over clients and seeds; the area is one standard deviation of seeds."
         )
@@ -49,14 +56,14 @@ def band_meaning(study: Study) -> str:
 
 
 def _models(runs: Sequence[Result], task: str, metric: str, split: str) -> list[str]:
-    """The models that were measured, the reported one first."""
+    """The models that were evaluated, the reported one first."""
     reported = runs[0].reports
     models = {s.model for run in runs for s in run.series if s[:3] == (task, metric, split)}
     return sorted(models, key=lambda model: (model != reported, model))
 
 
 def over_seeds(curves: Sequence[Sequence[Point]]) -> list[Point]:
-    """The curve of one run, or the mean curve over the rounds that all runs have."""
+    """The curve of one run, or the mean curve over the rounds that all runs share."""
     if len(curves) == 1:
         return list(curves[0])
     every = [{p.round: p for p in points} for points in curves]
@@ -65,22 +72,22 @@ def over_seeds(curves: Sequence[Sequence[Point]]) -> list[Point]:
     return [Point(r, s.mean, s.mean - s.std, s.mean + s.std) for r, s in summaries]
 
 
-def _style(study: Study, algorithm: str, model: str, place: int) -> Style:
-    """Colours tell algorithms apart; if there is only one, its models."""
+def _style(run_set: RunSet, algorithm: str, model: str, place: int) -> Style:
+    """Colours distinguish algorithms or, if there is only one, its models."""
     dash = DASHES[place % len(DASHES)]
-    if study.one_algorithm:
+    if run_set.one_algorithm:
         return Style(f"{model} model", colour(place), dash)
     name = f"{algorithm}, {model}" if place else algorithm
-    return Style(name, study.colours[algorithm], dash, shown=place == 0)
+    return Style(name, run_set.colours[algorithm], dash, shown=place == 0)
 
 
-def _best_round(study: Study) -> Trace:
-    if not study.one_run:
+def _best_round(run_set: RunSet) -> Trace:
+    if not run_set.one_run:
         return {}
-    best = study.first.best_round
+    best = run_set.first.best_round
     line = {"dash": "dot", "width": 1, "color": GREY}
     ends = {"x0": best, "x1": best, "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
-    text = {"x": best, "y": 0, "xref": "x", "yref": "paper", "text": f"best by validation: {best}"}
+    text = {"x": best, "y": 0, "xref": "x", "yref": "paper", "text": f"best on validation: {best}"}
     place = {"showarrow": False, "xanchor": "right", "yanchor": "bottom", "xshift": -4}
     return {
         "shapes": [{"type": "line", "line": line} | ends],
@@ -88,13 +95,15 @@ def _best_round(study: Study) -> Trace:
     }
 
 
-def client_spread(study: Study, task: str) -> Figure:
-    """One point per client (and seed); of many clients only the box and those outside it."""
+def client_spread(run_set: RunSet, task: str) -> Figure:
+    """One point per client (and seed); for many clients only the box and the outliers."""
     boxes = [
-        _box(algorithm, [run for run in runs if task in run.tasks], task, study.colours[algorithm])
-        for algorithm, runs in study.groups.items()
+        _box(
+            algorithm, [run for run in runs if task in run.tasks], task, run_set.colours[algorithm]
+        )
+        for algorithm, runs in run_set.groups.items()
     ]
-    metric = words(study.tasks[task]["metric"])
+    metric = words(run_set.tasks[task]["metric"])
     return figure(
         boxes,
         f"{metric} in the last round",

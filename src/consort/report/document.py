@@ -1,4 +1,4 @@
-"""The frame of every page: style, script and Plotly, all inside the one file."""
+"""The HTML document of every page, with its style sheet, its script and Plotly inside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from consort.report.html import Content, Html, join, section, tag
 
 
 def write_page(path: Path, title: str, subtitle: str, sections: Mapping[str, Content]) -> Path:
-    """Writes a page with these sections and a menu of them; returns its path."""
+    """Writes a page with a menu of its sections.
+
+    Args:
+        path: The file to write.
+        title: The heading of the page.
+        subtitle: The line below it.
+        sections: The contents by section title; empty ones are left out.
+
+    Returns:
+        The path.
+
+    Raises:
+        Failure: If the file cannot be written.
+    """
     page = _page(title, subtitle, {name: part for name, part in sections.items() if part})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

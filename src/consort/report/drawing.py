@@ -1,4 +1,4 @@
-"""What all pictures share. A picture is a plain dictionary, as Plotly's script reads it."""
+"""The building blocks of all plots. A plot is a plain dictionary, as Plotly's script reads it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from consort.results.result import Point
 Trace: TypeAlias = dict[str, Any]
 
 MANY_CLIENTS = 60
-"""Beyond this, pictures show distributions in place of single clients."""
+"""With more clients than this, plots show distributions instead of single clients."""
 
 GREY = "#8a94a6"
 LESS, EVEN, MORE = "#d9485f", "#e6eaef", "#2f9e77"
-"""Of maps of what lies on either side of something."""
+"""The colours of heat maps with values below, at and above a reference."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 _PALETTE = (
@@ -36,18 +36,26 @@ _PALETTE = (
 
 
 def colour(place: int) -> str:
-    """A colour that can be told from its neighbours on light and on dark ground."""
+    """A colour that differs from its neighbours on light and on dark backgrounds."""
     return _PALETTE[place % len(_PALETTE)]
 
 
 def faint(color: str) -> str:
-    """The colour of an area under lines of a colour."""
+    """A transparent version of a colour, for areas."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.15)"
 
 
 def figure(data: list[Trace], x: str, y: str, height: int = 320, **layout: Any) -> Figure:
-    """A figure with titles at its axes; an `xaxis` or `yaxis` in the layout adds to them."""
+    """A figure with axis titles.
+
+    Args:
+        data: The traces.
+        x: The title of the x axis.
+        y: The title of the y axis.
+        height: The height in pixels.
+        layout: More keys of Plotly's layout; `xaxis` and `yaxis` add to the titles.
+    """
     axes = {
         name: {"title": {"text": label(title)}} | layout.pop(name, {})
         for name, title in (("xaxis", x), ("yaxis", y))
@@ -56,18 +64,18 @@ def figure(data: list[Trace], x: str, y: str, height: int = 320, **layout: Any) 
 
 
 def over_rounds(data: list[Trace], y: str, **layout: Any) -> Figure:
-    """A figure with rounds from left to right."""
+    """A figure with rounds on the x axis."""
     rounds = [x for trace in data for x in trace["x"]]
     return figure(data, "round", y, xaxis=whole_numbers(rounds), **layout)
 
 
 def whole_numbers(rounds: Sequence[int]) -> Trace:
-    """An axis without half rounds."""
+    """Axis settings without ticks between rounds."""
     return {"dtick": 1} if max(rounds, default=0) <= 10 else {}
 
 
 def quartiles(values: Sequence[float]) -> list[float]:
-    """Lowest value, lower quartile, median, upper quartile and highest value of finite numbers."""
+    """Minimum, lower quartile, median, upper quartile and maximum of the finite values."""
     numbers = sorted(filter(math.isfinite, values))
     if len(numbers) < 2:
         return (numbers or [math.nan]) * 5
@@ -75,37 +83,37 @@ def quartiles(values: Sequence[float]) -> list[float]:
 
 
 def box(values: Sequence[Sequence[float]]) -> Trace:
-    """Boxes from the least to the greatest of many values, without the values themselves."""
+    """Box plots from minimum to maximum, without the values themselves."""
     low, q1, median, q3, high = zip(*map(quartiles, values), strict=True)
     bounds = {"lowerfence": low, "q1": q1, "median": median, "q3": q3, "upperfence": high}
     return {"type": "box"} | {name: list(numbers) for name, numbers in bounds.items()}
 
 
 def matrix(trace: Trace, x: str, rows: int, **xaxis: Any) -> Figure:
-    """A heat map with names at both sides, the first row on top."""
+    """A heat map with names on both axes, the first row on top."""
     names = {"type": "category", "showgrid": False}
     downwards = {"autorange": "reversed"} | names
     return figure([trace], x, "", height_of(rows), xaxis=names | xaxis, yaxis=downwards)
 
 
 def height_of(rows: int) -> int:
-    """The height of a picture with a row for every client."""
+    """The height in pixels of a plot with a number of rows."""
     return 110 + max(16 * rows, 120)
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one of several curves looks."""
+    """The style of a curve."""
 
     name: str
     color: str
     dash: str = "solid"
     shown: bool = True
-    """Whether it is drawn before somebody asks for it in the legend."""
+    """Whether it is visible before it is selected in the legend."""
 
     @property
     def trace(self) -> Trace:
-        """What the parts of a curve have in common."""
+        """The settings that all parts of a curve share."""
         return {
             "type": "scatter",
             "name": label(self.name),
@@ -115,7 +123,7 @@ class Style:
 
 
 def line(points: Sequence[Point], style: Style, number: str = ".3f") -> Trace:
-    """The means."""
+    """The line through the means."""
     return style.trace | {
         "mode": "lines+markers" if len(points) <= 25 else "lines",
         "x": [p.round for p in points],
@@ -127,7 +135,7 @@ def line(points: Sequence[Point], style: Style, number: str = ".3f") -> Trace:
 
 
 def band(points: Sequence[Point], style: Style) -> list[Trace]:
-    """The area between the bounds."""
+    """The area between the lower and upper bounds."""
     edge = style.trace | {
         "mode": "lines",
         "x": [p.round for p in points],

@@ -1,4 +1,4 @@
-"""Test images with the truth and what every compared method makes of them."""
+"""Test images with the ground truth and the predictions of all compared algorithms."""
 
 from __future__ import annotations
 
@@ -6,69 +6,76 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from consort.report.answers import Answered, alike, answers, pictured
 from consort.report.gallery import picture
 from consort.report.html import Html, join, tag
-from consort.report.looks import LOOKS
 from consort.report.numbers import score, words
-from consort.report.study import Study
+from consort.report.predictions import (
+    ClientPredictions,
+    comparable_runs,
+    drawable_tasks,
+    predictions,
+)
+from consort.report.rendering import RENDERERS
+from consort.report.run_set import RunSet
 
 _LONGEST = 160
-"""Pixels of a side; of larger pictures only some pixels are drawn."""
+"""The longest side in pixels; larger images are subsampled."""
 _COLOURS = 96
-"""Colours of a picture, so that the page stays small."""
+"""The largest number of colours of an image, so that the page stays small."""
 
 _NOTE = (
-    "The first test images of one client of each group, and what its model of the last round makes "
-    "of them. Classes have the same colour everywhere; normals are drawn by direction, depths from "
-    "near (yellow) to far (violet), edges and what stands out by how sure the model is, things in "
-    "shades of their class, joints as dots. Where nobody knows the truth it is lilac."
+    "The first test images of one client of each group, and the predictions of its model in the "
+    "last round. Classes have the same colour in all images; normals are coloured by direction, "
+    "depths from near (yellow) to far (violet), edges and saliency by confidence, instances in "
+    "shades of their class, key points as dots. Lilac means that the ground truth is unknown."
 )
 
 
-def examples(study: Study) -> Html:
-    """One block for every task of every client that is shown."""
-    given = answers(study)
+def examples(run_set: RunSet) -> Html:
+    """One block for each task of each client shown."""
+    given = predictions(run_set)
     blocks = [
-        _block(study, client, task, answered)
-        for client, answered in given.found.items()
-        if answered
-        for task in pictured(study.first, client)
+        _block(run_set, client, task, predicted)
+        for client, predicted in given.found.items()
+        if predicted
+        for task in drawable_tasks(run_set.first, client)
     ]
     why = [
-        tag("p", f"No pictures of {algorithm}: {reason}.", class_="note")
+        tag("p", f"No predictions of {algorithm}: {reason}.", class_="note")
         for algorithm, reason in given.missing.items()
     ]
     shown = [tag("p", _NOTE, class_="note"), tag("div", *blocks, class_="blocks")] if blocks else []
     return join([*shown, *why])
 
 
-def _block(study: Study, client: str, task: str, answered: Mapping[str, Answered]) -> Html:
+def _block(
+    run_set: RunSet, client: str, task: str, predicted: Mapping[str, ClientPredictions]
+) -> Html:
     columns = (
         _column(name, value, pixels, f"{task}, {name}")
-        for name, value, pixels in _pictures(study, client, task, answered)
+        for name, value, pixels in _pictures(run_set, client, task, predicted)
     )
-    title = f"{task} of {client}, {words(study.tasks[task]['metric'])}"
-    return tag("div", tag("h3", title), tag("div", *columns, class_="answers"))
+    title = f"{task} of {client}, {words(run_set.tasks[task]['metric'])}"
+    return tag("div", tag("h3", title), tag("div", *columns, class_="predictions"))
 
 
 def _pictures(
-    study: Study, client: str, task: str, answered: Mapping[str, Answered]
+    run_set: RunSet, client: str, task: str, predicted: Mapping[str, ClientPredictions]
 ) -> Iterator[tuple[str, str, Tensor]]:
-    about, runs = study.tasks[task], alike(study)
-    look, test = LOOKS[about["kind"]], next(iter(answered.values())).test
+    about, runs = run_set.tasks[task], comparable_runs(run_set)
+    renderer, test = RENDERERS[about["kind"]], next(iter(predicted.values())).test
     truth = test.targets[task]
     yield "input", "", _stretched(test.inputs)
-    yield "truth", "", look.truth(truth, test.inputs.shape[-2:])
-    for algorithm, found in answered.items():
+    yield "ground truth", "", renderer.truth(truth, test.inputs.shape[-2:])
+    for algorithm, found in predicted.items():
         run = runs[algorithm]
         value = run.clients_at(run.last_round, task).get(client)
         told = "" if value is None else str(score(value).text)
-        yield algorithm, told, look.answer(found.outputs[task], truth, found.tasks[task])
+        yield algorithm, told, renderer.prediction(found.outputs[task], truth, found.tasks[task])
 
 
 def _stretched(inputs: Tensor) -> Tensor:
-    """Images from black to white, however their values were scaled for the model."""
+    """Images scaled to the range from 0 to 1, whatever range the model uses."""
     low, high = inputs.amin((1, 2, 3), keepdim=True), inputs.amax((1, 2, 3), keepdim=True)
     return (inputs - low) / (high - low).clamp(min=1e-12)
 
@@ -83,6 +90,6 @@ def _column(name: str, value: str, pixels: Tensor, alt: str) -> Html:
 
 
 def _breakable(name: str) -> Html:
-    """A name that may go on in a second line after any of its words."""
+    """A name that may be broken into lines after any of its words."""
     first, *others = name.split("_")
     return tag("div", first, *(part for word in others for part in ("_", tag("wbr"), word)))

@@ -1,4 +1,4 @@
-"""What federation brings: Δm against training alone, how sure that is, and for whom it is what."""
+"""The gain of federation over local training: Δm, its confidence interval, and who gains."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from consort.report.drawing import (
     height_of,
     matrix,
 )
+from consort.report.heatmaps import cells
 from consort.report.html import Cell, Columns, Figure, Html, details, grid, join, label, plot, table
-from consort.report.maps import cells
 from consort.report.numbers import UNKNOWN, natural, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
 from consort.results.result import Result
 from consort.results.statistics import confidence_interval
 
 Whose: TypeAlias = tuple[str, str]
-"""A client, or a group of clients, and a task."""
+"""A client (or a group of clients) and a task."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Gains in percent, one for every seed."""
+    """Gains in percent, one per seed."""
 
     values: Sequence[float]
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """The mean over seeds."""
         return fmean(self.values) if self.values else math.nan
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Student's 95 % interval; the whole line for one seed."""
+        """Student's 95 % confidence interval; infinite for one seed."""
         return confidence_interval(self.values)
 
     @property
-    def is_sure(self) -> bool:
-        """Whether there is an interval to speak of."""
+    def is_finite(self) -> bool:
+        """Whether the mean and the interval are finite."""
         return all(map(math.isfinite, (self.mean, *self.interval)))
 
     @property
     def cell(self) -> Cell:
-        """The mean and its interval."""
+        """A table cell with the mean and its interval."""
         if math.isnan(self.mean):
             return Cell(UNKNOWN)
         return Cell(f"{self.mean:+.2f} {self.interval_text}".rstrip(), self.mean)
 
     @property
     def interval_text(self) -> str:
-        """The interval, if there is one."""
-        return "[{:+.2f}, {:+.2f}]".format(*self.interval) if self.is_sure else ""
+        """The interval as text; empty if it is infinite."""
+        return "[{:+.2f}, {:+.2f}]".format(*self.interval) if self.is_finite else ""
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ class _Line:
     whole: Gain
     """Δm."""
     apart: dict[Whose, Gain]
-    """What it is made of."""
+    """The gain of every client (or group) and task."""
 
 
-def gain(study: Study) -> Html:
-    """Nothing, unless something is compared with runs in which everybody trains alone."""
-    alone = alone_by_seed(study.runs)
-    by_client = len(client_scores(study.first)) <= MANY_CLIENTS
+def gain(run_set: RunSet) -> Html:
+    """The section; empty unless algorithms are compared with local training."""
+    alone = alone_by_seed(run_set.runs)
+    by_client = len(client_scores(run_set.first)) <= MANY_CLIENTS
     lines = [
         _line(algorithm, [(run, alone[run.seed]) for run in runs if run.seed in alone], by_client)
-        for algorithm, runs in study.groups.items()
+        for algorithm, runs in run_set.groups.items()
         if not any(run in alone.values() for run in runs)
     ]
     lines = [line for line in lines if line.whole.values]
@@ -91,10 +91,10 @@ def gain(study: Study) -> Html:
     rows = sorted({key for line in lines for key in line.apart}, key=_order)
     who = "clients" if by_client else "groups"
     pictures = grid(
-        plot("Δm", _forest(study, lines), "Dots are means over seeds, lines 95 % intervals."),
-        plot(f"Tasks of {who}", _map(lines, rows), "Percent, the mean over seeds."),
+        plot("Δm", _forest(run_set, lines), "Dots are means over seeds, lines 95 % intervals."),
+        plot(f"Gain by task and {who}", _map(lines, rows), "Percent, mean over seeds."),
     )
-    apart = details(f"Every task of all {who}", _apart(study, lines, rows, by_client))
+    apart = details(f"All tasks of all {who}", _apart(run_set, lines, rows, by_client))
     return join([_whole(lines, next(iter(alone.values())).algorithm), pictures, apart])
 
 
@@ -122,28 +122,29 @@ def _whole(lines: Sequence[_Line], alone: str) -> Html:
         ),
         "95 % interval": lambda line: line.whole.interval_text or UNKNOWN,
         "Seeds": lambda line: Cell(str(len(line.whole.values)), len(line.whole.values)),
-        "Tasks that lose": _losing,
-        "Tasks that lose for sure": _surely_losing,
+        "Tasks with a loss": _losses,
+        "Tasks with a significant loss": _significant_losses,
         "Worst task": _worst,
     }
     note = (
-        "Δm is the mean over the tasks of all groups of clients of how much better, relative to "
-        f"{alone} with the same seed, test values are in the last round. Intervals are Student's "
-        "over seeds; one seed has none."
+        f"Δm is the relative improvement of the test values over {alone} with the same seed in the "
+        "last round, the mean over the tasks of all groups of clients. Intervals are Student's 95 "
+        "% confidence intervals over seeds; a single seed has none. A loss is significant if the "
+        "interval is below 0."
     )
     return table(lines, columns, note)
 
 
-def _losing(line: _Line) -> Cell:
+def _losses(line: _Line) -> Cell:
     return _count(line, lambda gain: gain.mean < 0)
 
 
-def _surely_losing(line: _Line) -> Cell:
-    return _count(line, lambda gain: gain.is_sure and gain.interval[1] < 0)
+def _significant_losses(line: _Line) -> Cell:
+    return _count(line, lambda gain: gain.is_finite and gain.interval[1] < 0)
 
 
-def _count(line: _Line, told: Callable[[Gain], bool]) -> Cell:
-    number = sum(map(told, line.apart.values()))
+def _count(line: _Line, condition: Callable[[Gain], bool]) -> Cell:
+    number = sum(map(condition, line.apart.values()))
     return Cell(f"{number} of {len(line.apart)}", number)
 
 
@@ -154,16 +155,18 @@ def _worst(line: _Line) -> str:
     return f"{' '.join(whose)} {line.apart[whose].mean:+.1f}"
 
 
-def _forest(study: Study, lines: Sequence[_Line]) -> Figure:
-    """A dot for every algorithm with its interval as a line."""
-    sure = [line.whole.interval[1] - line.whole.mean if line.whole.is_sure else 0 for line in lines]
+def _forest(run_set: RunSet, lines: Sequence[_Line]) -> Figure:
+    """A forest plot: a dot for every algorithm with its interval as a line."""
+    margins = [
+        line.whole.interval[1] - line.whole.mean if line.whole.is_finite else 0 for line in lines
+    ]
     trace: Trace = {
         "type": "scatter",
         "mode": "markers",
         "x": [line.whole.mean for line in lines],
         "y": [label(line.algorithm) for line in lines],
-        "error_x": {"type": "data", "array": sure, "color": GREY, "thickness": 1.5},
-        "marker": {"size": 9, "color": [study.colours[line.algorithm] for line in lines]},
+        "error_x": {"type": "data", "array": margins, "color": GREY, "thickness": 1.5},
+        "marker": {"size": 9, "color": [run_set.colours[line.algorithm] for line in lines]},
         "hovertemplate": "%{y}: %{x:+.2f}<extra></extra>",
     }
     names = {"type": "category", "autorange": "reversed"}
@@ -173,7 +176,7 @@ def _forest(study: Study, lines: Sequence[_Line]) -> Figure:
 
 
 def _map(lines: Sequence[_Line], rows: Sequence[Whose]) -> Figure:
-    """Algorithms side by side, green where a task gains and red where it loses."""
+    """A heat map of algorithms and tasks: green for gains, red for losses."""
     values = [
         [line.apart[row].mean if row in line.apart else math.nan for line in lines] for row in rows
     ]
@@ -191,15 +194,17 @@ def _map(lines: Sequence[_Line], rows: Sequence[Whose]) -> Figure:
     return matrix(trace, "", len(rows))
 
 
-def _apart(study: Study, lines: Sequence[_Line], rows: Sequence[Whose], by_client: bool) -> Html:
+def _apart(run_set: RunSet, lines: Sequence[_Line], rows: Sequence[Whose], by_client: bool) -> Html:
     columns: dict[str, Callable[[Whose], Cell | str]] = {
         "Client" if by_client else "Group": lambda row: row[0],
         "Task": lambda row: row[1],
-        "Metric": lambda row: words(study.tasks[row[1]]["metric"]),
+        "Metric": lambda row: words(run_set.tasks[row[1]]["metric"]),
     }
     for line in lines:
         columns[line.algorithm] = partial(_gain_of, line)
-    return table(rows, columns, "Relative gain in percent, with its 95 % interval over seeds.")
+    return table(
+        rows, columns, "Relative gain in percent, with its 95 % confidence interval over seeds."
+    )
 
 
 def _gain_of(line: _Line, row: Whose) -> Cell:

@@ -1,4 +1,4 @@
-"""Small pictures inside a page: what was recovered, under the original it comes nearest to."""
+"""Image galleries of a page: recovered images below their originals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from consort.report.html import Html, join, table, tag
 from consort.report.numbers import UNKNOWN, score
 
 MOST = 8
-"""Pictures that are shown."""
+"""The largest number of images shown."""
 
 
 def gallery(found: Recovery) -> Html:
-    """Originals above what was recovered, if they are pictures, and the scores of all."""
+    """Originals above the recovered images, if the examples are images, and the mean scores."""
     shown = zip(found.originals[:MOST], found.found, found.scores, strict=False)
     pictures = [_pair(*one) for one in shown] if found.originals.ndim == 4 else []
     return join(
@@ -31,8 +31,8 @@ def gallery(found: Recovery) -> Html:
 
 
 def scores(found: Recovery) -> Html:
-    """One line for what was recovered and one for the blind guess."""
-    lines = {"recovered": found.scores, "blind guess": found.blind}
+    """A table with the mean scores of the recovered examples and of the baseline."""
+    lines = {"recovered": found.scores, "baseline": found.baseline}
     shown = {"mse": "MSE", "psnr": "PSNR (dB)", "ssim": "SSIM"}
     if not all(math.isnan(one.lpips) for one in found.scores):
         shown["lpips"] = "LPIPS"
@@ -48,19 +48,23 @@ def _mean(values: list[Similarity], name: str) -> float:
 
 
 def _pair(original: Tensor, found: Tensor, how: Similarity) -> Html:
-    likeness = UNKNOWN if math.isnan(how.ssim) else f"{how.ssim:.2f}"
+    ssim = UNKNOWN if math.isnan(how.ssim) else f"{how.ssim:.2f}"
     return tag(
         "figure",
         picture(original, "original"),
         picture(found, "recovered"),
-        tag("figcaption", f"{how.psnr:.1f} dB, SSIM {likeness}"),
+        tag("figcaption", f"{how.psnr:.1f} dB, SSIM {ssim}"),
     )
 
 
 def picture(pixels: Tensor, name: str, most: int | None = None) -> Html:
-    """An image (channels, height, width) with values from 0 to 1; grey unless it has three.
+    """An `img` element with the image inside.
 
-    With at `most` so many colours it is smaller.
+    Args:
+        pixels: An image (channels, height, width) with values from 0 to 1; grey unless it has
+            three channels.
+        name: The alternative text.
+        most: Reduce the image to this number of colours, so that the page is smaller.
     """
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""The result in brief: tiles for one algorithm, the table of a paper for several."""
+"""The main results: tiles for one algorithm, a comparison table for several."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consort.results.table import Line, last_rounds
 
 
 def headline_tiles(lines: Sequence[Line]) -> Html:
-    """One algorithm at a glance."""
+    """The main numbers of one algorithm."""
     traffic = f"{amount_text(lines[0].mib_per_round.mean)} MiB"
     time = f"{amount_text(lines[0].seconds_per_round.mean)} s"
     return tiles(
@@ -27,43 +27,53 @@ def headline_tiles(lines: Sequence[Line]) -> Html:
 def _facts(line: Line, last: str) -> Iterator[tuple[str, str, str]]:
     metric = f"Test {words(line.metric)}"
     yield metric, _text(line.last), f"mean over clients, {last}"
-    yield f"{metric}, best round", _text(line.best), "chosen by validation"
+    yield f"{metric}, best round", _text(line.best), "best round on validation data"
     yield (
         f"{metric}, worst client",
         _text(line.worst),
-        f"clients differ by ± {_text(line.client_std)}",
+        f"standard deviation of clients {_text(line.client_std)}",
     )
     if line.tuned:
-        yield f"{metric}, tuned", _text(line.tuned), f"after local training, {last}"
+        yield (
+            f"{metric}, fine-tuned",
+            _text(line.tuned),
+            f"after fine-tuning on each client, {last}",
+        )
     if line.published is not None:
-        yield f"{metric}, published", _text(Summary(line.published, 0, 1)), "what the paper reports"
+        yield (
+            f"{metric}, published",
+            _text(Summary(line.published, 0, 1)),
+            "as reported in the paper",
+        )
 
 
 def headline(lines: Sequence[Line]) -> Html:
-    """The table of a paper: one line per algorithm."""
+    """The comparison table: one row per algorithm and metric."""
     metrics = list(dict.fromkeys(line.metric for line in lines))
     last = last_rounds(lines).capitalize()
     columns: Columns[Line] = {
         "Algorithm": lambda line: line.algorithm,
         "Metric": lambda line: line.metric,
         last: lambda line: summary(line.last, _leads(line, lines, "last")),
-        "Best by validation": lambda line: summary(line.best, _leads(line, lines, "best")),
+        "Best on validation": lambda line: summary(line.best, _leads(line, lines, "best")),
         "Published": lambda line: score(math.nan if line.published is None else line.published),
-        "Std of clients": lambda line: summary(line.client_std),
+        "Std over clients": lambda line: summary(line.client_std),
         "Worst client": lambda line: summary(line.worst, _leads(line, lines, "worst")),
-        "After local training": lambda line: _tuned(line, lines),
+        "After fine-tuning": lambda line: _tuned(line, lines),
         "MiB per round": lambda line: amount(line.mib_per_round.mean),
         "Seconds per round": lambda line: amount(line.seconds_per_round.mean),
     }
-    superfluous = {
+    empty = {
         *(["Metric"] if len(metrics) == 1 else []),
         *(["Published"] if all(line.published is None for line in lines) else []),
-        *(["After local training"] if not any(line.tuned for line in lines) else []),
+        *(["After fine-tuning"] if not any(line.tuned for line in lines) else []),
     }
-    shown = {name: show for name, show in columns.items() if name not in superfluous}
+    shown = {name: show for name, show in columns.items() if name not in empty}
     rows = sorted(lines, key=lambda line: metrics.index(line.metric))
     what = words(lines[0].metric) if len(metrics) == 1 else "values"
-    return table(rows, shown, f"Test {what}, mean over clients{_seeds(lines)}. Bold is best.")
+    return table(
+        rows, shown, f"Test {what}, mean over clients{_seeds(lines)}. The best values are bold."
+    )
 
 
 def _tuned(line: Line, lines: Sequence[Line]) -> Cell:

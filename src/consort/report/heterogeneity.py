@@ -1,4 +1,4 @@
-"""How unlike the pictures of clients are: distances between them, and a map of single ones."""
+"""How heterogeneous the images of clients are: distances between clients, and a t-SNE map."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from consort.report.html import Figure, Html, grid, label, plot
 from consort.report.numbers import natural
 
 PICTURES = 100
-"""Of each client, at most, for distances."""
+"""The largest number of images per client for distances."""
 POINTS = 400
-"""On the map, in all."""
+"""The largest number of points on the map."""
 DIRECTIONS = 64
 _DISTANCES = (
-    "Sliced earth mover's distance between the clients' pictures, each as an 8x8 grid of mean "
-    "greys from 0 to 1: how far, on average over directions, one client's must be moved to become "
-    "the other's. On the diagonal, between the halves of one client: what chance alone makes."
+    "Sliced Wasserstein distance between the images of two clients, each image as an 8x8 grid of "
+    "mean grey levels from 0 to 1. The diagonal shows the distance between two halves of the same "
+    "client, that is, the distance due to chance."
 )
 _MAP = (
-    "t-SNE of the same grids: near points are alike; distances between far ones mean nothing. "
-    "Where colours mix, clients hold the same kind of pictures."
+    "t-SNE of the same grids: nearby points are similar images; large distances have no meaning. "
+    "Where colours mix, clients have the same kind of images."
 )
 
 Numbers = NDArray[np.float64]
 
 
 def pictures(federation: Federation) -> Html | None:
-    """Both pictures, for clients whose examples are pictures; nothing for others or very many."""
+    """Both plots; `None` if the examples are not images, or there are too many clients."""
     names = sorted(federation.client_ids, key=natural)
     if len(names) > MANY_CLIENTS:
         return None
@@ -46,12 +46,12 @@ def pictures(federation: Federation) -> Html | None:
         return None
     return grid(
         plot("Distances between clients", distance_map(held), _DISTANCES),
-        plot("Pictures", neighbour_map(held), _MAP),
+        plot("Map of images", neighbour_map(held), _MAP),
     )
 
 
 def _grids(data: Splits) -> Numbers | None:
-    """Training pictures as few numbers; of pairs, the first pictures."""
+    """The training images as 8x8 grids; of pairs of images, the first ones."""
     inputs = data.train.inputs
     if inputs.ndim not in (4, 5) or not inputs.is_floating_point():
         return None
@@ -61,7 +61,7 @@ def _grids(data: Splits) -> Numbers | None:
 
 
 def distances(held: Mapping[str, Numbers]) -> Numbers:
-    """Between every two clients; on the diagonal, between the halves of one."""
+    """Distances between all pairs of clients; on the diagonal, between the halves of one client."""
     size = next(iter(held.values())).shape[1]
     directions = random_directions(DIRECTIONS, size, np.random.default_rng(0))
     samples = list(held.values())
@@ -73,7 +73,7 @@ def distances(held: Mapping[str, Numbers]) -> Numbers:
 
 
 def distance_map(held: Mapping[str, Numbers]) -> Figure:
-    """Clients by clients."""
+    """A heat map of the distances between clients."""
     names = [label(name) for name in held]
     trace: Trace = {
         "type": "heatmap",
@@ -90,7 +90,7 @@ def distance_map(held: Mapping[str, Numbers]) -> Figure:
 
 
 def neighbour_map(held: Mapping[str, Numbers]) -> Figure:
-    """A point for every picture, in the colour of its client."""
+    """A t-SNE map with a point for every image, in the colour of its client."""
     from sklearn.manifold import TSNE
 
     few = {name: grids[: max(2, POINTS // len(held))] for name, grids in held.items()}

@@ -1,4 +1,4 @@
-"""HTML in which everything is escaped unless it was built here."""
+"""Builds HTML; all text is escaped unless it was built here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Html(str):
-    """Text that is safe to put into a page."""
+    """HTML text that needs no escaping."""
 
     __slots__ = ()
 
@@ -25,7 +25,13 @@ _ALONE = frozenset({"img", "meta", "wbr"})
 
 
 def tag(name: str, /, *children: Content, **attributes: str | int) -> Html:
-    """An element; attributes may end in `_` where Python reserves the word."""
+    """An HTML element.
+
+    Args:
+        name: The name of the element.
+        children: Its contents.
+        attributes: Its attributes; names that Python reserves end in `_`.
+    """
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
         for key, value in attributes.items()
@@ -35,7 +41,7 @@ def tag(name: str, /, *children: Content, **attributes: str | int) -> Html:
 
 
 def join(children: Iterable[Content]) -> Html:
-    """One after the other; nothing for `None`."""
+    """Concatenates contents; `None` is skipped."""
     return Html("".join(_safe(child) for child in children if child is not None))
 
 
@@ -45,7 +51,7 @@ def _safe(content: Content) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows in one place, and the number to sort it by."""
+    """The content of a table cell, and the number to sort it by."""
 
     text: Content
     value: float = math.nan
@@ -56,7 +62,13 @@ Columns: TypeAlias = Mapping[str, Callable[[T], Cell | str]]
 
 
 def table(rows: Iterable[T], columns: Columns[T], note: str = "") -> Html:
-    """A table with one line per row, which is sorted by clicking the head of a column."""
+    """A table that can be sorted by clicking on the head of a column.
+
+    Args:
+        rows: The rows.
+        columns: By column title, a function that gives the cell of a row.
+        note: A text below the table.
+    """
     heads = (tag("th", tag("button", name, type="button"), scope="col") for name in columns)
     body = (tag("tr", *(_cell(show(row)) for show in columns.values())) for row in rows)
     inner = join([tag("thead", tag("tr", *heads)), tag("tbody", *body)])
@@ -77,7 +89,14 @@ def _cell(cell: Cell | str) -> Html:
 
 
 def plot(title: str, figure: Figure, note: str = "", wide: bool = False) -> Html:
-    """A picture that the page's script draws once it comes into view; a wide one stands alone."""
+    """A plot, which the script of the page draws when it comes into view.
+
+    Args:
+        title: The title.
+        figure: The plot, as Plotly reads it.
+        note: A text below the plot.
+        wide: Whether it takes the whole width of the page.
+    """
     script = tag("script", _json(figure), type="application/json")
     height = f"height:{figure['layout']['height']}px"
     return tag(
@@ -90,14 +109,14 @@ def plot(title: str, figure: Figure, note: str = "", wide: bool = False) -> Html
 
 
 def _json(figure: Figure) -> Html:
-    # A `<` could end the script element early, so it is written as JSON's own escape.
+    # A `<` could end the script element early, so it is written as a JSON escape.
     text = json.dumps(_finite(figure), separators=(",", ":"), allow_nan=False)
     return Html(text.replace("<", "\\u003c"))
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
-        # Six digits are more than a screen can show, and the page stays small.
+        # Six digits are more than a screen can show, and keep the page small.
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
@@ -107,28 +126,28 @@ def _finite(value: Any) -> Any:
 
 
 def label(text: object) -> str:
-    """Text for a picture, in which Plotly would read tags."""
+    """Escapes text for a plot, since Plotly interprets tags."""
     return html.escape(str(text), quote=False)
 
 
 def grid(*items: Content) -> Html:
-    """Items side by side where there is room."""
+    """Items side by side if there is room."""
     return tag("div", *items, class_="grid")
 
 
 def section(anchor: str, title: str, *content: Content) -> Html:
-    """A part of the page."""
+    """A section of the page."""
     return tag("section", tag("h2", title), *content, id=anchor)
 
 
 def details(title: str, *content: Content, unfolded: bool = False) -> Html:
-    """Something to unfold."""
+    """A part that can be unfolded."""
     state = {"open": ""} if unfolded else {}
     return tag("details", tag("summary", title), *content, **state)
 
 
 def tiles(facts: Iterable[tuple[str, str, str]]) -> Html:
-    """The few numbers to see first: what, how much, and how to read it."""
+    """The main numbers as tiles: name, value, and a hint how to read it."""
     return tag(
         "dl",
         *(
@@ -140,7 +159,7 @@ def tiles(facts: Iterable[tuple[str, str, str]]) -> Html:
 
 
 def properties(facts: Mapping[str, object]) -> Html:
-    """Names and values, one per line."""
+    """A list of names and values."""
     return tag(
         "dl",
         *(join([tag("dt", name), tag("dd", str(value))]) for name, value in facts.items()),

@@ -1,4 +1,4 @@
-"""How numbers are written in a page."""
+"""Formats numbers and names for a page."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ DIGITS = 3
 
 
 def score(value: float, best: bool = False) -> Cell:
-    """A metric, in three decimals."""
+    """A metric with three decimals."""
     return Cell(UNKNOWN if math.isnan(value) else f"{value:.{DIGITS}f}", value, best)
 
 
 def summary(values: Summary, best: bool = False) -> Cell:
-    """A metric over seeds, in three decimals."""
+    """A metric over seeds, with three decimals."""
     text = UNKNOWN if math.isnan(values.mean) else format_summary(values, DIGITS)
     return Cell(text, values.mean, best)
 
 
 def amount(value: float) -> Cell:
-    """Seconds or MiB: about three digits, whatever the size."""
+    """Seconds or MiB with about three significant digits."""
     return Cell(amount_text(value), value)
 
 
 def amount_text(value: float) -> str:
-    """About three digits of a number that may have any size."""
+    """A number of any size with about three significant digits."""
     if math.isnan(value):
         return UNKNOWN
     if value == 0:
@@ -39,12 +39,12 @@ def amount_text(value: float) -> str:
 
 
 def count(number: int) -> Cell:
-    """A whole number, with its thousands set apart."""
+    """An integer with thousands separators."""
     return Cell(f"{number:,}", number)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts `client-2` before `client-10`."""
+    """A sort key that puts `client-2` before `client-10`."""
     parts = re.findall(r"\d+|\D+", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
@@ -54,5 +54,5 @@ _TERMS |= {"wd": "writer-dependent", "1pct": "1 %"}
 
 
 def words(name: str) -> str:
-    """A name from the code, in words."""
+    """A name from the code in words, such as `balanced_accuracy`."""
     return " ".join(_TERMS.get(word, word) for word in name.split("_"))

@@ -1,4 +1,4 @@
-"""The report: one page about one run, or about several side by side."""
+"""The report: one page about one run, or a comparison of several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from consort.errors import UsageError
-from consort.report import holdings
+from consort.report import data_overview
+from consort.report.algorithm_notes import attention_between_clients, model_use, other_notes
+from consort.report.client_strip import client_strip, strip_meaning
 from consort.report.costs import (
     WAYS,
     operations_per_round,
@@ -23,12 +25,10 @@ from consort.report.document import write_page
 from consort.report.gain import gain
 from consort.report.headline import headline, headline_tiles
 from consort.report.html import Content, Html, details, grid, join, plot, properties, tag
-from consort.report.noted import model_use, other_notes, taken_from_others
 from consort.report.numbers import words
-from consort.report.strip import client_strip, strip_meaning
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
-from consort.report.verified import verification
+from consort.report.verification import verification
 from consort.results.claims import Verdict
 from consort.results.result import Result
 from consort.results.table import compare_table
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from consort.results.published import Published
 
 _SPLITS = ("test", "validation")
-_COUNTED = "Of products of matrices, convolutions and attention, the mean over clients and seeds."
+_WAYS = {"up": "sent by clients", "down": "received by clients"}
+_COUNTED = "Matrix products, convolutions and attention; the mean over clients and seeds."
 DRAWN = frozenset(
     {"Depth", "Edges", "Instances", "KeyPoints", "Normals", "Panoptic", "Saliency", "Segmentation"}
 )
-"""Kinds of tasks that have a look: to draw others' pages nothing as slow as PyTorch is loaded."""
+"""Kinds of tasks that can be drawn; without them, PyTorch need not be loaded."""
 
 
 def write_report(
@@ -50,57 +51,71 @@ def write_report(
     verdicts: Sequence[Verdict] = (),
     published: Sequence[Published] = (),
 ) -> Path:
-    """Writes everything these runs measured into one self-contained HTML file."""
+    """Writes a report on runs into one self-contained HTML file.
+
+    Args:
+        results: The runs, at least one.
+        path: The file to write.
+        verdicts: The outcomes of the recipe's claims.
+        published: Numbers from papers.
+
+    Returns:
+        The path.
+
+    Raises:
+        UsageError: If there are no runs.
+        Failure: If the file cannot be written.
+    """
     if not results:
         raise UsageError(f"{path}: a report needs at least one run")
-    study = Study.of(results)
+    run_set = RunSet.of(results)
     sections: dict[str, Content] = {
-        "Summary": _summary(study, published),
+        "Summary": _summary(run_set, published),
         "Claims": _claims(verdicts),
-        "Tasks": task_table(study),
-        "Gain": gain(study),
-        "Pictures": _pictures(study),
-        "Verification": verification(study),
-        "Curves": _curves(study),
-        "Clients": _clients(study),
-        "Who uses which model": model_use(study),
-        "Taken from others": taken_from_others(study),
-        "Noted by the algorithm": other_notes(study),
-        "Traffic": _traffic(study),
-        "Time": _time(study),
-        "Federation": _federation(study),
-        "Settings": _settings(study),
+        "Tasks": task_table(run_set),
+        "Gain over local training": gain(run_set),
+        "Predictions": _predictions(run_set),
+        "Verification": verification(run_set),
+        "Learning curves": _curves(run_set),
+        "Clients": _clients(run_set),
+        "Model assignment": model_use(run_set),
+        "Attention between clients": attention_between_clients(run_set),
+        "Algorithm diagnostics": other_notes(run_set),
+        "Communication": _traffic(run_set),
+        "Time": _time(run_set),
+        "Federation": _federation(run_set),
+        "Settings": _settings(run_set),
     }
-    return write_page(path, _title(study), _subtitle(study), sections)
+    return write_page(path, _title(run_set), _subtitle(run_set), sections)
 
 
-def _pictures(study: Study) -> Html:
-    if DRAWN.isdisjoint(task.get("kind") for task in study.tasks.values()):
+def _predictions(run_set: RunSet) -> Html:
+    if DRAWN.isdisjoint(task.get("kind") for task in run_set.tasks.values()):
         return join([])
     from consort.report.examples import examples
 
-    return examples(study)
+    return examples(run_set)
 
 
-def _title(study: Study) -> str:
-    titles = dict.fromkeys(str(run.about["title"]) for run in study.runs)
+def _title(run_set: RunSet) -> str:
+    titles = dict.fromkeys(str(run.about["title"]) for run in run_set.runs)
     title = " · ".join(filter(None, titles)) or "A federation"
-    return f"{title}: {study.first.algorithm}" if study.one_algorithm else title
+    return f"{title}: {run_set.first.algorithm}" if run_set.one_algorithm else title
 
 
-def _subtitle(study: Study) -> str:
-    first = study.first
-    seeds = {run.seed for run in study.runs}
-    done = max(run.rounds_done for run in study.runs)
-    planned = max(run.about["rounds"] for run in study.runs)
+def _subtitle(run_set: RunSet) -> str:
+    first = run_set.first
+    seeds = {run.seed for run in run_set.runs}
+    done = max(run.rounds_done for run in run_set.runs)
+    planned = max(run.about["rounds"] for run in run_set.runs)
     facts = [
         _some(len(seeds), "seed") if len(seeds) > 1 else f"seed {first.seed}",
         _some(len(first.clients), "client"),
-        _some(len(study.tasks), "task"),
+        _some(len(run_set.tasks), "task"),
         _some(done, "round") if done == planned else f"{done} of {planned} rounds",
     ]
-    if not study.one_algorithm:
-        facts.insert(0, _some(len(study.groups), "algorithm"))
+    if not run_set.one_algorithm:
+        facts.insert(0, _some(len(run_set.groups), "algorithm"))
     return " · ".join(facts)
 
 
@@ -108,12 +123,12 @@ def _some(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _summary(study: Study, published: Sequence[Published]) -> Html:
-    lines = compare_table(study.runs, published)
-    table = headline_tiles(lines) if study.one_algorithm else headline(lines)
+def _summary(run_set: RunSet, published: Sequence[Published]) -> Html:
+    lines = compare_table(run_set.runs, published)
+    table = headline_tiles(lines) if run_set.one_algorithm else headline(lines)
     about = {
         algorithm: "{kind}: {description} The {reports} model is reported.".format(**runs[0].about)
-        for algorithm, runs in study.groups.items()
+        for algorithm, runs in run_set.groups.items()
     }
     return join([table, properties(about)])
 
@@ -131,79 +146,90 @@ def _claims(verdicts: Sequence[Verdict]) -> Html:
     )
 
 
-def _curves(study: Study) -> Html:
-    parts: list[Html] = [tag("p", band_meaning(study), class_="note")]
-    for task, about in study.tasks.items():
-        others = {s.metric for run in study.runs for s in run.series if s.task == task}
-        parts.append(_metric_curves(study, task, about["metric"]))
+def _curves(run_set: RunSet) -> Html:
+    parts: list[Html] = [tag("p", band_meaning(run_set), class_="note")]
+    for task, about in run_set.tasks.items():
+        others = {s.metric for run in run_set.runs for s in run.series if s.task == task}
+        parts.append(_metric_curves(run_set, task, about["metric"]))
         rest = sorted(others - {about["metric"]})
         if rest:
-            more = (_metric_curves(study, task, metric) for metric in rest)
-            parts.append(details(f"More of {task}: {', '.join(map(words, rest))}", *more))
+            more = (_metric_curves(run_set, task, metric) for metric in rest)
+            parts.append(details(f"More metrics of {task}: {', '.join(map(words, rest))}", *more))
     return join(parts)
 
 
-def _metric_curves(study: Study, task: str, metric: str) -> Html:
-    measured = {s.split for run in study.runs for s in run.series if s[:2] == (task, metric)}
+def _metric_curves(run_set: RunSet, task: str, metric: str) -> Html:
+    measured = {s.split for run in run_set.runs for s in run.series if s[:2] == (task, metric)}
     return grid(
         *(
-            plot(f"{task}: {split} {words(metric)}", curves(study, task, metric, split))
+            plot(f"{task}: {split} {words(metric)}", curves(run_set, task, metric, split))
             for split in _SPLITS
             if split in measured
         )
     )
 
 
-def _clients(study: Study) -> Html:
-    parts = [grid(*(plot(f"{t}: the clients", client_spread(study, t)) for t in study.tasks))]
-    if not study.one_algorithm:
-        strips = ((f"{task}: client by client", client_strip(study, task)) for task in study.tasks)
-        parts.append(grid(*(plot(title, strip, strip_meaning(study)) for title, strip in strips)))
-    return join([*parts, client_table(study)])
+def _clients(run_set: RunSet) -> Html:
+    parts = [
+        grid(
+            *(
+                plot(f"{t}: distribution over clients", client_spread(run_set, t))
+                for t in run_set.tasks
+            )
+        )
+    ]
+    if not run_set.one_algorithm:
+        strips = (
+            (f"{task}: single clients", client_strip(run_set, task)) for task in run_set.tasks
+        )
+        parts.append(grid(*(plot(title, strip, strip_meaning(run_set)) for title, strip in strips)))
+    return join([*parts, client_table(run_set)])
 
 
-def _traffic(study: Study) -> Html:
-    if not any(run.value("bytes") for run in study.runs):
-        return tag("p", "Nothing was sent.")
-    if study.one_algorithm:
-        rounds = [plot(f"Per round, {way}", traffic_per_round(study.first, way)) for way in WAYS]
+def _traffic(run_set: RunSet) -> Html:
+    if not any(run.value("bytes") for run in run_set.runs):
+        return tag("p", "No tensors were sent.")
+    if run_set.one_algorithm:
+        rounds = [
+            plot(f"Per round, {_WAYS[way]}", traffic_per_round(run_set.first, way)) for way in WAYS
+        ]
     else:
-        rounds = [plot("Per round, up and down", traffic_compared(study))]
-    total = plot("Whole run, all clients", traffic_by_role(study))
-    return join([grid(total, *rounds), traffic_table(study)])
+        rounds = [plot("Per round, both directions", traffic_compared(run_set))]
+    total = plot("Whole run, all clients", traffic_by_role(run_set))
+    return join([grid(total, *rounds), traffic_table(run_set)])
 
 
-def _time(study: Study) -> Html:
-    operations = operations_per_round(study)
+def _time(run_set: RunSet) -> Html:
+    operations = operations_per_round(run_set)
     pictures = grid(
-        plot("Per round", seconds_per_round(study)),
-        plot("Per client, whole run", seconds_per_client(study)),
+        plot("Per round", seconds_per_round(run_set)),
+        plot("Per client, whole run", seconds_per_client(run_set)),
         plot("Operations per round", operations, _COUNTED) if operations["data"][0]["x"] else None,
     )
-    return join([pictures, time_table(study)])
+    return join([pictures, time_table(run_set)])
 
 
-def _federation(study: Study) -> Html:
-    first = study.first
+def _federation(run_set: RunSet) -> Html:
+    first = run_set.first
     held = {task for client in first.clients.values() for task in client["tasks"]}
     tasks = {task: about for task, about in first.tasks.items() if task in held}
-    partitions = {run.about["partition"] for run in study.runs}
+    partitions = {run.about["partition"] for run in run_set.runs}
     note = f"Partition {first.about['partition']}"
     if len(partitions) > 1:
-        note += f" of seed {first.seed}; other runs divide the data in another way"
+        note += f" of seed {first.seed}; other runs partition the data differently"
     return join(
         [
-            holdings.pictures(first.clients, tasks),
-            holdings.tables(first.clients, tasks),
+            data_overview.pictures(first.clients, tasks),
+            data_overview.tables(first.clients, tasks),
             tag("p", f"{note}.", class_="note"),
         ]
     )
 
 
-def _settings(study: Study) -> Html:
-    first = study.first
+def _settings(run_set: RunSet) -> Html:
+    first = run_set.first
     recipes: dict[str, str] = {}
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         recipes.setdefault(json.dumps(runs[0].about["recipe"], indent=2), algorithm)
     return join(
         [
@@ -214,6 +240,6 @@ def _settings(study: Study) -> Html:
                 for text, algorithm in recipes.items()
             ),
             details("Environment", properties(first.about["environment"])),
-            details("Runs", run_table(study)),
+            details("Runs", run_table(run_set)),
         ]
     )

@@ -1,4 +1,4 @@
-"""How unlike clients are, in single numbers."""
+"""Measures of heterogeneity: label skew and size skew."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from statistics import fmean
 
 
 def label_distance(clients: Sequence[Mapping[str, int]]) -> float:
-    """Mean total-variation distance of the clients' label mix to that of all data.
+    """The mean total variation distance of the clients' label distributions from that of all data.
 
-    0 means that every client has the mix of the whole; it comes near 1 where clients hold few of
-    many classes.
+    Args:
+        clients: The number of examples of every class, for each client.
+
+    Returns:
+        0 if all clients have the same distribution, near 1 if each has few of many classes.
     """
     everyone: Counter[str] = Counter()
     for labels in clients:
@@ -31,7 +34,7 @@ def _distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:
 
 
 def gini(sizes: Sequence[int]) -> float:
-    """Gini coefficient: 0 if all sizes are equal, near 1 if one client holds nearly everything."""
+    """The Gini coefficient: 0 if all sizes are equal, near 1 if one client has nearly all."""
     n, total = len(sizes), sum(sizes)
     ranked = sum(rank * size for rank, size in enumerate(sorted(sizes), 1))
     return 2 * ranked / (n * total) - (n + 1) / n

@@ -1,4 +1,4 @@
-"""Tables of a report: tasks, clients, costs, runs."""
+"""The tables of a report: tasks, clients, costs and runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from consort.report.costs import client_gflops, role_mib, roles
 from consort.report.html import Cell, Columns, Html, table
 from consort.report.numbers import amount, count, natural, score, summary, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.result import Result
 from consort.results.statistics import Spread, summarise
 
@@ -30,7 +30,7 @@ class _TaskLine:
     runs: Sequence[Result]
 
     def measured(self, split: str, best: bool = False) -> list[Spread]:
-        """How the clients differ, in every run that measured this."""
+        """The spread over clients, in every run that evaluated this."""
         found = []
         for run in self.runs:
             place = (run.best_round if best else run.last_round, self.task, "", split, self.model)
@@ -39,12 +39,12 @@ class _TaskLine:
         return found
 
     def mean(self, split: str, best: bool = False) -> Cell:
-        """Over clients and seeds."""
+        """The mean over clients and seeds."""
         return _over([spread.mean for spread in self.measured(split, best)])
 
     @property
     def deviation(self) -> Cell:
-        """Of the clients in the last round."""
+        """The standard deviation over clients in the last round."""
         return _over([spread.std for spread in self.measured("test")])
 
     @property
@@ -57,26 +57,28 @@ class _TaskLine:
         return Cell(f"{low:.3f} to {high:.3f}", low)
 
 
-def task_table(study: Study) -> Html:
-    """Every task with every model of every algorithm."""
+def task_table(run_set: RunSet) -> Html:
+    """A table with a row for each task, algorithm and model."""
     lines = [
         _TaskLine(task, algorithm, model, runs)
-        for task in study.tasks
-        for algorithm, runs in study.groups.items()
+        for task in run_set.tasks
+        for algorithm, runs in run_set.groups.items()
         for model in sorted({s.model for run in runs for s in run.series if s.task == task})
     ]
     columns: Columns[_TaskLine] = {
         "Task": lambda line: line.task,
-        "Metric": lambda line: words(study.tasks[line.task]["metric"]),
+        "Metric": lambda line: words(run_set.tasks[line.task]["metric"]),
         "Algorithm": lambda line: line.algorithm,
         "Model": lambda line: _marked(line.model, line.runs[0].reports),
         "Test, last": lambda line: line.mean("test"),
         "Test, best": lambda line: line.mean("test", best=True),
         "Validation, last": lambda line: line.mean("validation"),
-        "Std of clients": lambda line: line.deviation,
+        "Std over clients": lambda line: line.deviation,
         "Lowest to highest client": lambda line: line.range,
     }
-    note = "● is the model that stands for its algorithm; “best” is the best round by validation."
+    note = (
+        "● marks the model that the algorithm reports; “best” is the best round on validation data."
+    )
     return table(lines, columns, note)
 
 
@@ -84,11 +86,11 @@ def _marked(model: str, reported: str) -> str:
     return f"{model} ●" if model == reported else model
 
 
-def client_table(study: Study) -> Html:
-    """Every client with every task: who it is, and how well it is served."""
-    known = study.first.clients
+def client_table(run_set: RunSet) -> Html:
+    """A table with a row for each client and task: its data, its model and its results."""
+    known = run_set.first.clients
     learnt = {task for client in known.values() for task in client["tasks"]}
-    examined = [task for task in study.tasks if task not in learnt]
+    examined = [task for task in run_set.tasks if task not in learnt]
     lines = [
         (c, task) for c in sorted(known, key=natural) for task in (*known[c]["tasks"], *examined)
     ]
@@ -100,11 +102,13 @@ def client_table(study: Study) -> Html:
         "Train": lambda line: count(known[line[0]]["train"]),
         "Test": lambda line: count(known[line[0]]["test"]),
     }
-    for algorithm, runs in study.groups.items():
-        last, best = ("Last", "Best") if study.one_algorithm else (algorithm, f"{algorithm}, best")
+    for algorithm, runs in run_set.groups.items():
+        last, best = (
+            ("Last", "Best") if run_set.one_algorithm else (algorithm, f"{algorithm}, best")
+        )
         columns[last] = partial(_look_up, _client_values(runs, best=False))
         columns[best] = partial(_look_up, _client_values(runs, best=True))
-    return table(lines[:MANY_ROWS], columns, _client_note(study, len(lines)))
+    return table(lines[:MANY_ROWS], columns, _client_note(run_set, len(lines)))
 
 
 def _client_values(runs: Sequence[Result], best: bool) -> Mapping[ClientTask, list[float]]:
@@ -122,12 +126,12 @@ def _look_up(values: Mapping[ClientTask, list[float]], line: ClientTask) -> Cell
     return score(fmean(found) if found else math.nan)
 
 
-def _client_note(study: Study, lines: int) -> str:
-    notes = ["Test values in the last round, and in the best round by validation."]
-    if not study.one_run:
+def _client_note(run_set: RunSet, lines: int) -> str:
+    notes = ["Test values in the last round, and in the best round on validation data."]
+    if not run_set.one_run:
         notes.append("Means over seeds.")
     if lines > MANY_ROWS:
-        notes.append(f"The first {MANY_ROWS:,} of {lines:,} lines; history.jsonl has them all.")
+        notes.append(f"The first {MANY_ROWS:,} of {lines:,} rows; all are in history.jsonl.")
     return " ".join(notes)
 
 
@@ -135,23 +139,23 @@ def _over(values: Sequence[float]) -> Cell:
     return summary(summarise(values)) if values else score(math.nan)
 
 
-def traffic_table(study: Study) -> Html:
-    """What each algorithm sent, by role."""
-    lines = [(name, role) for name, runs in study.groups.items() for role in roles(runs)]
+def traffic_table(run_set: RunSet) -> Html:
+    """A table of the traffic of each algorithm, by role."""
+    lines = [(name, role) for name, runs in run_set.groups.items() for role in roles(runs)]
     columns: Columns[tuple[str, str]] = {
         "Algorithm": lambda line: line[0],
         "Role": lambda line: line[1],
-        "MiB up": lambda line: amount(role_mib(study, line[0], "up", line[1])),
-        "MiB down": lambda line: amount(role_mib(study, line[0], "down", line[1])),
+        "MiB up": lambda line: amount(role_mib(run_set, line[0], "up", line[1])),
+        "MiB down": lambda line: amount(role_mib(run_set, line[0], "down", line[1])),
     }
-    return table(lines, columns, "In the whole run, all clients together.")
+    return table(lines, columns, "Sum over the whole run and all clients.")
 
 
-def time_table(study: Study) -> Html:
-    """Seconds and memory of each algorithm."""
+def time_table(run_set: RunSet) -> Html:
+    """A table of the time and memory of each algorithm."""
 
     def over_seeds(measure: Callable[[Result], float]) -> Callable[[str], Cell]:
-        return lambda algorithm: amount(study.over_seeds(algorithm, measure).mean)
+        return lambda algorithm: amount(run_set.over_seeds(algorithm, measure).mean)
 
     columns: dict[str, Callable[[str], Cell | str]] = {
         "Algorithm": str,
@@ -161,9 +165,9 @@ def time_table(study: Study) -> Html:
         "Peak memory, MiB": over_seeds(_peak_memory),
         "GFLOPs of a client per round": over_seeds(client_gflops),
     }
-    if not any(run.client_flops() for run in study.runs):
+    if not any(run.client_flops() for run in run_set.runs):
         columns.pop("GFLOPs of a client per round")
-    return table(study.groups, columns)
+    return table(run_set.groups, columns)
 
 
 def _mean(run: Result, metric: str) -> float:
@@ -175,8 +179,8 @@ def _peak_memory(run: Result) -> float:
     return max(run.per_round("peak_memory_mib").values(), default=math.nan)
 
 
-def run_table(study: Study) -> Html:
-    """Where everything comes from."""
+def run_table(run_set: RunSet) -> Html:
+    """A table of the runs and their folders."""
     columns: Columns[Result] = {
         "Algorithm": lambda run: run.algorithm,
         "Seed": lambda run: count(run.seed),
@@ -186,4 +190,4 @@ def run_table(study: Study) -> Html:
         "Partition": lambda run: str(run.about["partition"]),
         "Folder": lambda run: str(run.folder),
     }
-    return table(study.runs, columns)
+    return table(run_set.runs, columns)

@@ -1,6 +1,6 @@
-"""Tasks: what clients learn."""
+"""Tasks: what clients learn, with loss, metrics and output head."""
 
 from consort.tasks.classification import Classification
-from consort.tasks.task import Calibrated, Meter, Task
+from consort.tasks.task import Calibrated, Imitated, Meter, Task
 
-__all__ = ["Calibrated", "Classification", "Meter", "Task"]
+__all__ = ["Calibrated", "Classification", "Imitated", "Meter", "Task"]

@@ -12,21 +12,34 @@ from consort.tasks.task import Meter
 
 
 class ClassificationMeter:
-    """Accuracy, balanced accuracy and loss from a confusion matrix."""
+    """Accumulates accuracy, balanced accuracy and loss in a confusion matrix.
+
+    Args:
+        classes: The number of classes.
+    """
 
     def __init__(self, classes: int) -> None:
         self.confusion = torch.zeros(classes, classes, dtype=torch.int64)
         self.loss = 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of logits and labels in."""
+        """Adds a batch.
+
+        Args:
+            output: Logits, examples x classes.
+            target: The label of each example.
+        """
         classes = len(self.confusion)
         cells = target * classes + output.argmax(1)
         self.confusion += torch.bincount(cells, minlength=classes**2).view(classes, classes)
         self.loss += F.cross_entropy(output, target, reduction="sum").item()
 
     def compute(self) -> dict[str, float]:
-        """Recall is averaged over the classes that occur, so one-class clients have a value."""
+        """Accuracy, balanced accuracy and mean loss of all batches so far.
+
+        Balanced accuracy averages the recall of the classes that occur, so that it is also defined
+        for clients with few classes.
+        """
         seen = self.confusion.sum(1)
         hits = self.confusion.diagonal()
         total = int(seen.sum())
@@ -40,9 +53,14 @@ class ClassificationMeter:
 
 @dataclass(frozen=True)
 class Classification:
-    """Cross entropy over `classes` labels 0, 1, …; reported by accuracy."""
+    """Classification with cross entropy; reported by accuracy.
+
+    Raises:
+        ValueError: If there are fewer than two classes.
+    """
 
     classes: int
+    """The number of classes; labels are 0, 1, …"""
     metric: str = "accuracy"
     higher_is_better: bool = True
 
@@ -51,13 +69,13 @@ class Classification:
             raise ValueError(f"classification needs at least two classes, found {self.classes}")
 
     def head(self, features: int) -> nn.Module:
-        """A linear layer to one logit per class."""
+        """A linear layer from `features` inputs to one logit per class."""
         return nn.Linear(features, self.classes)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross entropy."""
+        """The mean cross entropy of the logits `output` for the labels `target`."""
         return F.cross_entropy(output, target)
 
     def meter(self) -> Meter:
-        """An empty confusion matrix."""
+        """A new meter with an empty confusion matrix."""
         return ClassificationMeter(self.classes)

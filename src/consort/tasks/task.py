@@ -1,4 +1,4 @@
-"""What one client learns: a loss, metrics, an output head."""
+"""The protocols of tasks and their meters: a loss, metrics and an output head."""
 
 from __future__ import annotations
 
@@ -8,37 +8,46 @@ from torch import Tensor, nn
 
 
 class Meter(Protocol):
-    """Gathers batches of outputs and targets and turns them into metrics."""
+    """Accumulates batches of outputs and targets and computes metrics from them."""
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch in."""
+        """Adds a batch.
+
+        Args:
+            output: The task's outputs of the model.
+            target: The targets of the same examples.
+        """
         ...
 
     def compute(self) -> dict[str, float]:
-        """The metrics of everything taken in so far."""
+        """The metrics of all batches so far, by name."""
         ...
 
 
 @runtime_checkable
 class Calibrated(Meter, Protocol):
-    """A meter of test data that takes something, such as a threshold, from validation data."""
+    """A meter for test data that takes something, such as a threshold, from validation data."""
 
     def calibrate(self, validation: Meter) -> None:
-        """Called before `compute`, with the meter of the validation data."""
+        """Adopts what was determined on validation data; called before `compute`.
+
+        Args:
+            validation: The meter that has seen the validation data.
+        """
         ...
 
 
 @runtime_checkable
 class Task(Protocol):
-    """One thing a client learns.
+    """A task that a client learns.
 
-    `metric` names the metric that stands for the task in tables and in the choice of the
-    best round; `higher_is_better` says which way it points.
+    `metric` names the metric that represents the task in tables and in the choice of the best
+    round; `higher_is_better` says which direction is better.
     """
 
     @property
     def metric(self) -> str:
-        """The metric that stands for this task."""
+        """The name of the metric that represents this task."""
         ...
 
     @property
@@ -47,13 +56,44 @@ class Task(Protocol):
         ...
 
     def head(self, features: int) -> nn.Module:
-        """A new output head on top of so many features."""
+        """Builds a new output head.
+
+        Args:
+            features: The number of features that it receives.
+
+        Returns:
+            The module that computes the task's output from features.
+        """
         ...
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean loss of a batch, as a scalar."""
+        """Computes the mean loss of a batch.
+
+        Args:
+            output: The task's outputs of the model.
+            target: The targets of the same examples.
+
+        Returns:
+            A scalar.
+        """
         ...
 
     def meter(self) -> Meter:
-        """An empty meter for one evaluation."""
+        """A new, empty meter for one evaluation."""
+        ...
+
+
+@runtime_checkable
+class Imitated(Protocol):
+    """A task some of whose examples imitate others, such as forgeries of a user's signature."""
+
+    def imitation_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """The mean loss of taking the imitations in a batch for what they imitate.
+
+        Algorithms may add it to the task's loss.
+
+        Args:
+            output: What the head returned for the batch.
+            target: The targets of the batch.
+        """
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import ClassVar, Literal
@@ -14,7 +14,9 @@ from torch import Generator, Tensor
 from consort.core.bounds import Count, CountOrNone, NotNegative, Positive, Probability
 from consort.core.params import Params
 from consort.data.examples import Examples
-from consort.errors import Failure, UsageError
+from consort.errors import Failure
+from consort.tasks import Task
+from consort.training.augmentation import Repeat, augmentation_of, balancing_of
 from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.mode import moving, use_running_statistics_for_one
@@ -65,11 +67,16 @@ class LocalTraining:
     task_weights: dict[str, float] = field(default_factory=dict)
     """Weight of a task's loss in the sum, 1 unless given."""
     balance: bool = False
-    """For signatures: as many genuine ones as forgeries of every user, by repeating some."""
-    repeat: Literal["smaller", "larger", "any"] = "smaller"
-    """What `balance` repeats: a user's smaller class; the others make as many, and no balance."""
-    augment: bool = False
-    """For signatures and for dense tasks: vary each example at random, anew in every call."""
+    """Repeats examples until they are balanced in the way that the tasks name."""
+    repeat: Repeat = "smaller"
+    """What `balance` repeats: the smaller kind; the others make as many, and no balance."""
+    augment: bool | str = False
+    """Varies each example at random, anew in every call, by the augmentation that the tasks name,
+    or by another one that is named here."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.augment, str):
+            augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
 
     def run(
         self,
@@ -186,20 +193,24 @@ class LocalTraining:
 
     def prepared(self, client: Client) -> Examples:
         """The client's training data, with what is to be done to them before every training."""
-        if not (self.balance or self.augment):
-            return client.data.train
-        if any(getattr(task, "dense", False) for task in client.tasks.values()):
-            return self._varied_maps(client)
-        from consort.domains.signatures.training import varied
-
-        return varied(client.data.train, self.balance, self.augment, client.generator, self.repeat)
-
-    def _varied_maps(self, client: Client) -> Examples:
-        from consort.domains.scenes.augment import varied
-
+        examples, tasks, generator = client.data.train, client.tasks, client.generator
         if self.balance:
-            raise UsageError("local.balance is for signatures: remove it")
-        return varied(client.data.train, client.tasks, client.generator)
+            examples = balancing_of(tasks)(examples, tasks, generator, self.repeat)
+        if self.augment:
+            examples = augmentation_of(tasks, self.augment)(examples, tasks, generator)
+        return examples
+
+    def check(self, tasks: Mapping[str, Task]) -> None:
+        """Refuses options that do not fit together or that these tasks do not know.
+
+        Raises:
+            UsageError: Training with these options would fail.
+        """
+        make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        if self.balance:
+            balancing_of(tasks)
+        if self.augment:
+            augmentation_of(tasks, self.augment)
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every loss times its task's weight."""

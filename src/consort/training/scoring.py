@@ -13,8 +13,6 @@ from consort.models.multitask import MultiTaskModel
 from consort.tasks import Calibrated, Meter, Task
 
 BATCH = 200  # larger batches leave the cache and are slower
-ATTACK_SUCCESS = "attack_success"
-"""The share of marked test examples for which a model says what an attacker wants."""
 _PIXELS = 1 << 19  # of a batch, where outputs are as large as images
 
 
@@ -32,9 +30,10 @@ def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Pay
         name: {"n": len(splits[name]), "tasks": {t: meter.compute() for t, meter in meters.items()}}
         for name, meters in read.items()
     }
-    if data.marked is not None and len(data.marked):
-        for name, metrics in measure(model, tasks, data.marked).items():
-            found["test"]["tasks"][name][ATTACK_SUCCESS] = metrics["accuracy"]
+    for metric, examples in data.extra.items():
+        if len(examples):
+            for name, metrics in measure(model, tasks, examples).items():
+                found["test"]["tasks"][name][metric] = metrics["accuracy"]
     return found
 
 

@@ -1,1 +1,1 @@
-"""Using a trained model: taking it out of a run, enrolling a person, verifying a signature."""
+"""Using a trained model: exporting it from a run, enrolling users, verifying signatures."""

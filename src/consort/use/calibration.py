@@ -1,4 +1,4 @@
-"""How alike signatures must be: measured on what a client keeps for choices, before any is used."""
+"""Calibration of the decision threshold on a client's validation signatures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from consort.models.multitask import MultiTaskModel
 MOST_REFERENCES = 12
 _DRAWS = 3
 Calibration = Mapping[str, Mapping[str, list[float]]]
-"""`{references: {"genuine": scores, "forged": scores}}`."""
+"""By the number of references: `{"genuine": scores, "forged": scores}`."""
 
 
 def similarity(references: Features, queries: Features) -> NDArray[np.float64]:
-    """The cosine between each query and the reference that is nearest to it."""
+    """The cosine similarity between each query and the reference that is most similar to it.
+
+    Args:
+        references: Features of genuine signatures, one row each.
+        queries: Features of the signatures to score, one row each.
+    """
     nearest: NDArray[np.float64] = (_directions(queries) @ _directions(references).T).max(axis=1)
     return nearest
 
@@ -33,22 +38,31 @@ def _directions(features: Features) -> NDArray[np.float64]:
     return rows / np.maximum(lengths, 1e-12)
 
 
-def calibrated(model: MultiTaskModel, data: Splits) -> dict[str, dict[str, list[float]]]:
-    """Scores of a client's validation signatures against references it trained with.
+def calibration_scores(model: MultiTaskModel, data: Splits) -> dict[str, dict[str, list[float]]]:
+    """Scores of a client's validation signatures against references from its training data.
 
-    By the number of references, as far as there are users with so many. Where nobody is forged,
-    the signatures of others stand for forgeries.
+    If there are no forgeries, the signatures of other users take their place.
+
+    Args:
+        model: The client's model.
+        data: The client's data.
+
+    Returns:
+        Scores of genuine and forged signatures by the number of references, up to the number
+        that some user has.
     """
     known, asked = signatures_of(model, data.train), signatures_of(model, data.validation)
     found = {}
     for count in range(1, MOST_REFERENCES + 1):
-        genuine, forged = _drawn(known, asked, count)
+        genuine, forged = _scores_with(known, asked, count)
         if genuine and forged:
             found[str(count)] = {"genuine": genuine, "forged": forged}
     return found
 
 
-def _drawn(known: Signatures, asked: Signatures, count: int) -> tuple[list[float], list[float]]:
+def _scores_with(
+    known: Signatures, asked: Signatures, count: int
+) -> tuple[list[float], list[float]]:
     rng = np.random.default_rng(derive(0, "calibration", count))
     genuine: list[float] = []
     forged: list[float] = []
@@ -64,16 +78,25 @@ def _drawn(known: Signatures, asked: Signatures, count: int) -> tuple[list[float
 
 
 def threshold(calibration: Calibration, references: int, far: float | None) -> tuple[float, Errors]:
-    """The lowest score to accept, and the errors it made on the calibration's signatures.
+    """Chooses the lowest score that is accepted.
 
-    Both kinds of errors are equally frequent, or no larger share than `far` of the forgeries is
-    accepted. With more references than anybody had, those with the most decide.
+    Args:
+        calibration: Scores by the number of references.
+        references: The number of references of the user; if no calibration was made with so
+            many, the one with the most is used.
+        far: The largest share of forgeries to accept; `None` chooses the equal error rate.
+
+    Returns:
+        The threshold, and its error rates on the calibration signatures.
+
+    Raises:
+        Failure: If there are no scores to choose by.
     """
     counts = [int(count) for count in calibration if int(count) <= references]
     if not counts:
         raise Failure(
-            "the client had too few signatures to choose a threshold by: it needs a user with "
-            "genuine ones to train with and others, and forgeries, for validation"
+            "the client has too few signatures to choose a threshold: it needs a user with genuine "
+            "signatures in both training and validation data, and forgeries for validation"
         )
     scores = calibration[str(max(counts))]
     genuine, forged = scores["genuine"], scores["forged"]

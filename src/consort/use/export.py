@@ -1,4 +1,4 @@
-"""From a run to a file that holds one client's model."""
+"""Exports the model of one client of a run to a file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from consort.domains.signatures.scan import Scan
 from consort.errors import Failure
 from consort.models.combined import Encoders
 from consort.training.scoring import BATCH
-from consort.use.calibration import calibrated
-from consort.use.facts import Facts
+from consort.use.calibration import calibration_scores
 from consort.use.formats import (
     ENCODER,
     Apply,
@@ -24,25 +23,39 @@ from consort.use.formats import (
     write_encoder,
     write_model,
 )
-from consort.use.trained import Trained, trained_model
+from consort.use.metadata import ModelMetadata
+from consort.use.trained import TrainedModel, trained_model
 
 LARGEST_DIFFERENCE = 1e-4
 
 
 class Exported(NamedTuple):
-    """What was written, and how near it comes to the model in the run."""
+    """What was written, and how closely it matches the model in the run."""
 
-    facts: Facts
+    metadata: ModelMetadata
     difference: float
+    """The largest difference between the outputs of the file and of the model."""
     examples: int
+    """The number of examples on which they were compared."""
     encoder: bool = False
-    """Whether the file has the encoder's parameters only, which are those in the run."""
+    """Whether the file contains only the encoder's parameters, unchanged."""
 
 
 def export(folder: Path, client: str, path: Path) -> Exported:
-    """Writes a client's model to a file, and keeps the file only if it computes the same.
+    """Writes a client's model to a file, and keeps the file only if its outputs are the same.
 
-    A file that ends in .safetensors takes the encoder's parameters as they are.
+    Args:
+        folder: The folder of a run.
+        client: The client whose model is exported.
+        path: The file to write: .pt (TorchScript), .onnx, or .safetensors for the encoder's
+            parameters alone.
+
+    Returns:
+        What was written.
+
+    Raises:
+        UsageError: If the file name or the client is not valid.
+        Failure: If the outputs differ, or the run has no finished round.
     """
     encoder = path.suffix == ENCODER
     if not encoder:
@@ -51,39 +64,39 @@ def export(folder: Path, client: str, path: Path) -> Exported:
     outputs = Outputs(trained.model.eval(), tuple(trained.model.heads))
     splits = trained.data.test, trained.data.validation, trained.data.train
     checked = next(examples for examples in splits if len(examples))
-    facts = _facts(trained, outputs, checked.inputs[0])
+    metadata = _metadata(trained, outputs, checked.inputs[0])
     if encoder:
         if isinstance(trained.model.encoder, Encoders):
             raise Failure(
-                f"{path} was not written: two models share the tasks of {client}, each with an "
-                "encoder of its own; write .pt or .onnx, which hold both"
+                f"{path} was not written: {client} has two models with an encoder each; write .pt "
+                "or .onnx, which contain both"
             )
-        write_encoder(path, trained.model.encoder, facts)
-        return Exported(facts, 0.0, 0, encoder=True)
+        write_encoder(path, trained.model.encoder, metadata)
+        return Exported(metadata, 0.0, 0, encoder=True)
     draft = path.with_name(f".{path.name}.draft{path.suffix}")
     try:
-        write_model(draft, outputs, facts, _two(checked.inputs).contiguous())
+        write_model(draft, outputs, metadata, _batch_of_two(checked.inputs).contiguous())
         difference = _difference(outputs, read_model(draft).apply, checked)
         if not difference <= LARGEST_DIFFERENCE:
             raise Failure(
-                f"{path} was not written: its scores would differ from the model's by "
-                f"{difference:.1g}, more than {LARGEST_DIFFERENCE:.0g}; try the other format"
+                f"{path} was not written: its outputs differ from the model's by {difference:.1g}, "
+                f"more than {LARGEST_DIFFERENCE:.0g}; try the other format"
             )
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return Exported(facts, difference, len(checked))
+    return Exported(metadata, difference, len(checked))
 
 
-def _two(inputs: Tensor) -> Tensor:
-    """A batch of one would be taken for a batch that is always one."""
+def _batch_of_two(inputs: Tensor) -> Tensor:
+    """An example batch; with one row, the exporter would fix the batch size to one."""
     return inputs[[0, -1]]
 
 
-def _facts(trained: Trained, outputs: Outputs, example: Tensor) -> Facts:
+def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> ModelMetadata:
     about = trained.about["clients"][trained.client]
     scan = about["scan"] if {"identify", "detect"} <= set(outputs.tasks) else None
-    return Facts(
+    return ModelMetadata(
         client=trained.client,
         algorithm=trained.about["algorithm"],
         seed=trained.about["seed"],
@@ -94,13 +107,13 @@ def _facts(trained: Trained, outputs: Outputs, example: Tensor) -> Facts:
         dtype=str(example.dtype).removeprefix("torch."),
         tasks=outputs.tasks,
         scan=scan and Scan.of(scan),
-        calibration=calibrated(trained.model, trained.data) if scan else None,
+        calibration=calibration_scores(trained.model, trained.data) if scan else None,
     )
 
 
 @torch.inference_mode()
 def _difference(outputs: Outputs, apply: Apply, examples: Examples) -> float:
-    """The largest difference between any two outputs for any of the examples."""
+    """The largest absolute difference between the outputs, over all examples."""
     largest = torch.zeros(())
     for batch in examples.batches(BATCH):
         for one, other in zip(outputs(batch.inputs), apply(batch.inputs), strict=True):

@@ -1,6 +1,6 @@
-"""Files that hold a model and run without this package: TorchScript and ONNX.
+"""Model files that work without this package: TorchScript and ONNX.
 
-Parameters of an encoder alone are written as safetensors, which models can start from.
+The parameters of an encoder alone are written as safetensors; other models can start from them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,27 @@ from torch.utils._pytree import tree_leaves
 
 from consort.errors import Failure, Refused, UsageError
 from consort.models.multitask import MultiTaskModel
-from consort.use.facts import KEY, Facts
+from consort.use.metadata import KEY, ModelMetadata
 
 ENCODER = ".safetensors"
 Apply = Callable[[Tensor], tuple[Tensor, ...]]
-"""From a batch of inputs to `Facts.outputs`."""
+"""Maps a batch of inputs to the outputs that `ModelMetadata.outputs` names."""
 
 
-class Usable(NamedTuple):
-    """A model to be used: what is known about it, and what it computes."""
+class LoadedModel(NamedTuple):
+    """A model read from a file: its metadata, and the function it computes."""
 
-    facts: Facts
+    metadata: ModelMetadata
     apply: Apply
 
 
 class Outputs(nn.Module):
-    """A model as a function: the features, then the output of each task."""
+    """A model with a tuple of tensors as output: the features, then the output of each task.
+
+    Args:
+        model: The model.
+        tasks: The tasks, in the order of their outputs.
+    """
 
     def __init__(self, model: MultiTaskModel, tasks: tuple[str, ...]) -> None:
         super().__init__()
@@ -41,52 +46,73 @@ class Outputs(nn.Module):
         self.tasks = tasks
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        """All outputs for a batch."""
+        """The outputs for a batch of inputs."""
         found = self.model.encoder(inputs)
         features = torch.cat([part.flatten(1) for part in tree_leaves(found)], 1)
         return (features, *(self.model.output(task, found) for task in self.tasks))
 
 
-def write_encoder(path: Path, encoder: nn.Module, facts: Facts) -> None:
-    """Writes an encoder's parameters, in the form that a model's option `weights` reads."""
+def write_encoder(path: Path, encoder: nn.Module, metadata: ModelMetadata) -> None:
+    """Writes an encoder's parameters in the format that the model option `weights` reads."""
     from safetensors.torch import save
 
     trunk = getattr(encoder, "network", encoder)
     parameters = {name: value.contiguous() for name, value in trunk.state_dict().items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(save(parameters, {KEY: facts.to_json()}))
+    path.write_bytes(save(parameters, {KEY: metadata.to_json()}))
 
 
-def write_model(path: Path, outputs: Outputs, facts: Facts, example: Tensor) -> None:
-    """Writes a model in the format that the file's suffix asks for; `example` is a small batch."""
+def write_model(path: Path, outputs: Outputs, metadata: ModelMetadata, example: Tensor) -> None:
+    """Writes a model in the format of the file's suffix.
+
+    Args:
+        path: The file to write.
+        outputs: The model.
+        metadata: Is stored in the file.
+        example: A small batch of inputs, with which the model is traced.
+
+    Raises:
+        UsageError: If the suffix stands for no format, or a package for it is missing.
+        Failure: If the model cannot be converted.
+    """
     write, _ = _format(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _undisturbed():
-        write(path, outputs, facts, example)
+    with _without_warnings():
+        write(path, outputs, metadata, example)
 
 
-def read_model(path: Path) -> Usable:
-    """Reads what `write_model` wrote."""
+def read_model(path: Path) -> LoadedModel:
+    """Reads a file that `write_model` wrote.
+
+    Raises:
+        UsageError: If the file is missing or damaged.
+    """
     _, read = _format(path)
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
-        with _undisturbed():
+        with _without_warnings():
             return read(path)
     except Refused as error:
         raise UsageError(f"{path}: {error}") from error
     except Exception as error:  # damaged files make these libraries raise almost anything
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{path} cannot be read as a model: export it again") from error
+        raise UsageError(
+            f"{path} is not a model file or is damaged: export the model again"
+        ) from error
 
 
 def check_suffix(path: Path) -> None:
-    """Refuses a file name that stands for no format."""
+    """Checks that a file name stands for a format.
+
+    Raises:
+        UsageError: If it does not, or a package for the format is missing.
+    """
     _format(path)
 
 
-def _format(path: Path) -> tuple[Callable[..., None], Callable[[Path], Usable]]:
+def _format(path: Path) -> tuple[Callable[..., None], Callable[[Path], LoadedModel]]:
     match path.suffix:
         case ".pt":
             return _write_torchscript, _read_torchscript
@@ -94,52 +120,56 @@ def _format(path: Path) -> tuple[Callable[..., None], Callable[[Path], Usable]]:
             _needs_onnx()
             return _write_onnx, _read_onnx
     raise UsageError(
-        f"{path}: a model's file ends in .pt (TorchScript) or .onnx (ONNX), "
-        f"and that of an encoder alone in {ENCODER}"
+        f"{path}: use a file name that ends in .pt (TorchScript), .onnx (ONNX) or, for the encoder "
+        f"alone, {ENCODER}"
     )
 
 
-def _write_torchscript(path: Path, outputs: Outputs, facts: Facts, example: Tensor) -> None:
+def _write_torchscript(
+    path: Path, outputs: Outputs, metadata: ModelMetadata, example: Tensor
+) -> None:
     traced = torch.jit.trace(outputs, example, check_trace=False)  # type: ignore[no-untyped-call]
-    torch.jit.save(traced, str(path), _extra_files={KEY: facts.to_json()})
+    torch.jit.save(traced, str(path), _extra_files={KEY: metadata.to_json()})
 
 
-def _read_torchscript(path: Path) -> Usable:
+def _read_torchscript(path: Path) -> LoadedModel:
     found = {KEY: ""}
     traced = torch.jit.load(  # type: ignore[no-untyped-call]
         str(path), map_location="cpu", _extra_files=found
     )
     text: Any = found[KEY]
-    return Usable(Facts.of_json(text if isinstance(text, str) else text.decode()), traced)
+    return LoadedModel(
+        ModelMetadata.of_json(text if isinstance(text, str) else text.decode()), traced
+    )
 
 
-def _write_onnx(path: Path, outputs: Outputs, facts: Facts, example: Tensor) -> None:
+def _write_onnx(path: Path, outputs: Outputs, metadata: ModelMetadata, example: Tensor) -> None:
     program = torch.onnx.export(
         outputs,
         (example,),
         input_names=["inputs"],
-        output_names=list(facts.outputs),
+        output_names=list(metadata.outputs),
         dynamic_shapes=({0: torch.export.Dim("batch")},),
         dynamo=True,
         verbose=False,
     )
     if program is None:
-        raise Failure(f"{path}: PyTorch made no ONNX program of the model")
-    program.model.metadata_props[KEY] = facts.to_json()
+        raise Failure(f"{path}: PyTorch cannot convert the model to ONNX")
+    program.model.metadata_props[KEY] = metadata.to_json()
     program.save(str(path), external_data=False)
 
 
-def _read_onnx(path: Path) -> Usable:
+def _read_onnx(path: Path) -> LoadedModel:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    facts = Facts.of_json(session.get_modelmeta().custom_metadata_map.get(KEY, ""))
+    metadata = ModelMetadata.of_json(session.get_modelmeta().custom_metadata_map.get(KEY, ""))
 
     def apply(inputs: Tensor) -> tuple[Tensor, ...]:
-        found = session.run(list(facts.outputs), {"inputs": inputs.contiguous().numpy()})
+        found = session.run(list(metadata.outputs), {"inputs": inputs.contiguous().numpy()})
         return tuple(map(torch.from_numpy, found))
 
-    return Usable(facts, apply)
+    return LoadedModel(metadata, apply)
 
 
 def _needs_onnx() -> None:
@@ -151,8 +181,8 @@ def _needs_onnx() -> None:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Silences PyTorch about the age of TorchScript, and about packages that are not needed."""
+def _without_warnings() -> Iterator[None]:
+    """Suppresses PyTorch's warnings about TorchScript's age and about optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Enrolling a person by a few signatures, and verifying another signature."""
+"""Enrols users with a few genuine signatures, and verifies further signatures."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from consort.errors import Failure, UsageError
 from consort.experiment.opening import open_run
 from consort.use.calibration import MOST_REFERENCES, similarity, threshold
 from consort.use.export import export
-from consort.use.formats import Usable, read_model
-from consort.use.template import Template, Terms
+from consort.use.formats import LoadedModel, read_model
+from consort.use.template import Template, TemplateMetadata
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a signature is accepted, and why."""
+    """The result of a verification."""
 
     user: str
     score: float
@@ -32,7 +32,7 @@ class Decision:
 
     @property
     def accepted(self) -> bool:
-        """The score reaches the threshold."""
+        """Whether the score reaches the threshold."""
         return self.score >= self.threshold
 
 
@@ -44,40 +44,80 @@ def enroll(
     out: Path,
     far: float | None = None,
 ) -> Template:
-    """Writes the template of a user; `source` is the folder of a run, or a model's file."""
+    """Creates the template of a user.
+
+    Args:
+        source: The folder of a run, or a model file.
+        client: The client whose model is used; needed for a run.
+        user: The name of the user.
+        references: Images of genuine signatures.
+        out: The template file to write.
+        far: The largest share of forgeries to accept; `None` chooses the equal error rate.
+
+    Returns:
+        The template.
+
+    Raises:
+        UsageError: If the model, the client or an image cannot be used.
+        Failure: If the client has too few signatures to choose a threshold.
+    """
     if not 1 <= len(references) <= MOST_REFERENCES:
-        raise UsageError(f"give 1 to {MOST_REFERENCES} references, not {len(references)}")
+        raise UsageError(f"expected 1 to {MOST_REFERENCES} references, got {len(references)}")
     file = model_file(source, client)
     model = read_model(file)
-    if client not in (None, model.facts.client):
-        raise UsageError(f"{source} is the model of {model.facts.client}, not of {client}")
+    if client not in (None, model.metadata.client):
+        raise UsageError(f"{source} is the model of {model.metadata.client}, not of {client}")
     features = np.concatenate([features_of(model, file, picture) for picture in references])
     try:
-        lowest, errors = threshold(model.facts.calibration or {}, len(references), far)
+        lowest, errors = threshold(model.metadata.calibration or {}, len(references), far)
     except Failure as error:
         raise Failure(f"{source}: {error}") from error
     where = os.path.relpath(file.resolve(), out.resolve().parent)
-    terms = Terms(user, lowest, errors.far, errors.frr, where, digest(file))
-    template = Template(terms, features)
+    metadata = TemplateMetadata(user, lowest, errors.far, errors.frr, where, digest(file))
+    template = Template(metadata, features)
     template.save(out)
     return template
 
 
 def verify(path: Path, query: Path, file: Path | None = None) -> Decision:
-    """Compares a signature with a template, by the model it was made with."""
+    """Compares a signature with a template, using the model of the template.
+
+    Args:
+        path: The template file.
+        query: An image of the signature.
+        file: The model file, if it is not where the template says.
+
+    Returns:
+        The decision.
+
+    Raises:
+        UsageError: If the template, its model or the image cannot be used.
+    """
     template = Template.load(path)
-    terms = template.terms
-    file = file or path.resolve().parent / terms.model
+    metadata = template.metadata
+    file = file or path.resolve().parent / metadata.model
     if not file.is_file():
-        raise UsageError(f"{path}: its model is not at {file}: say where with --model FILE")
-    if digest(file) != terms.digest:
-        raise UsageError(f"{path} was made with another model than {file}: enroll the user again")
+        raise UsageError(f"{path}: its model {file} is missing: name the file with --model FILE")
+    if digest(file) != metadata.digest:
+        raise UsageError(
+            f"{path} was created with another model than {file}: enroll the user again"
+        )
     found = features_of(read_model(file), file, query)
-    return Decision(terms.user, float(similarity(template.references, found)[0]), terms.threshold)
+    return Decision(
+        metadata.user, float(similarity(template.references, found)[0]), metadata.threshold
+    )
 
 
 def model_file(source: Path, client: str | None) -> Path:
-    """The file itself, or for the folder of a run the client's model, exported there once."""
+    """The model file to use; for a run, the client's model is exported to its folder first.
+
+    Args:
+        source: The folder of a run, or a model file.
+        client: The client whose model is used; needed for a run.
+
+    Raises:
+        UsageError: If the run has no such client.
+    """
     if not source.is_dir():
         return source
     clients = open_run(source).about["clients"]
@@ -91,13 +131,24 @@ def model_file(source: Path, client: str | None) -> Path:
 
 
 @torch.inference_mode()
-def features_of(model: Usable, file: Path, picture: Path) -> Features:
-    """One row: what the model sees in the picture of a signature."""
-    if model.facts.scan is None:
-        raise UsageError(f"{file} is no model of signatures: it was trained on {model.facts.data}")
-    image = model.facts.scan.read(picture)
+def features_of(model: LoadedModel, file: Path, picture: Path) -> Features:
+    """The features of a signature, as one row.
+
+    Args:
+        model: The model.
+        file: The file it was read from, for error messages.
+        picture: An image of the signature.
+
+    Raises:
+        UsageError: If the model is not for signatures, or the image cannot be used.
+    """
+    if model.metadata.scan is None:
+        raise UsageError(
+            f"{file} is not a signature model: it was trained on {model.metadata.data}"
+        )
+    image = model.metadata.scan.read(picture)
     if not image.any():
-        raise UsageError(f"{picture} shows no signature: the page is empty")
+        raise UsageError(f"{picture} contains no signature: the page is empty")
     features, *_ = model.apply(ink(torch.from_numpy(image[None, None].copy())))
     found: Features = features.numpy()
     if not np.isfinite(found).all():
@@ -106,5 +157,5 @@ def features_of(model: Usable, file: Path, picture: Path) -> Features:
 
 
 def digest(file: Path) -> str:
-    """Equal for files of equal content."""
+    """A hash of a file's content."""
     return hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Pictures of one user's signatures, to try a trained model with."""
+"""Writes images of one user's signatures, to try a trained model with."""
 
 from __future__ import annotations
 
@@ -15,21 +15,29 @@ from consort.experiment.assembly import assemble
 from consort.experiment.recipe import Recipe
 
 _MOST = 5
-"""Pictures of a kind."""
+"""The largest number of images of each kind."""
 
 
 class Samples(NamedTuple):
-    """Where the pictures are, whose they are, and which client knows that user."""
+    """Where the images are, the user who wrote the signatures, and the client of that user."""
 
     folder: Path
     client: str
     user: int
 
 
-def leave_samples(recipe: Recipe, seed: int, folder: Path) -> Samples:
-    """References a client trains with, and genuine and forged signatures of its test data.
+def write_samples(recipe: Recipe, seed: int, folder: Path) -> Samples:
+    """Writes references from a client's training data, and test signatures, genuine and forged.
 
-    The client and the user are those with the most of what there is least of.
+    The client and the user are chosen so that there are as many images of each kind as possible.
+
+    Args:
+        recipe: A recipe with signatures.
+        seed: The seed of the run.
+        folder: Where the images are written.
+
+    Returns:
+        What was written.
     """
     federation = assemble(recipe, seed, None).federation
     known = {
@@ -62,7 +70,7 @@ def _signatures(examples: Examples, user: int, genuine: bool) -> Tensor:
 
 
 def _draw(image: Tensor, path: Path) -> None:
-    """Dark ink on white paper."""
+    """Writes an image with dark ink on white paper."""
     from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is kept of a person: the features of some references, and when a signature is accepted."""
+"""The template of a user: the features of references, and the threshold for acceptance."""
 
 from __future__ import annotations
 
@@ -13,50 +13,58 @@ import safetensors.numpy
 from consort.core.files import write_file
 from consort.domains.signatures.writer_dependent import Features
 from consort.errors import UsageError
-from consort.use.facts import KEY
+from consort.use.metadata import KEY
 
 _REFERENCES = "references"
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Everything in a template but the features."""
+class TemplateMetadata:
+    """Everything in a template except the features."""
 
     user: str
     threshold: float
     far: float
-    """The share of forgeries that this threshold accepted when it was chosen."""
+    """The share of calibration forgeries that the threshold accepts."""
     frr: float
-    """The share of genuine signatures that it rejected then."""
+    """The share of genuine calibration signatures that it rejects."""
     model: str
-    """The model's file, seen from the template's folder."""
+    """The path of the model file, relative to the template's folder."""
     digest: str
-    """Of the model's file."""
+    """A hash of the model file."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """A person as one model knows them."""
+    """A user as represented by one model."""
 
-    terms: Terms
+    metadata: TemplateMetadata
     references: Features
 
     def save(self, path: Path) -> None:
-        """Writes a safetensors file: numbers and text, nothing that could be run."""
-        text = {KEY: json.dumps(asdict(self.terms))}
+        """Writes a safetensors file, which contains numbers and text but no code."""
+        text = {KEY: json.dumps(asdict(self.metadata))}
         references = {_REFERENCES: np.ascontiguousarray(self.references, dtype=np.float32)}
         write_file(path, safetensors.numpy.save(references, metadata=text))
 
     @classmethod
     def load(cls, path: Path) -> Template:
-        """Reads what `save` wrote."""
+        """Reads a file that `save` wrote.
+
+        Raises:
+            UsageError: If the file is missing or not a template.
+        """
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
         try:
             with safetensors.safe_open(str(path), "numpy") as file:
                 table = json.loads(file.metadata()[KEY])
-                terms = Terms(**{field.name: table[field.name] for field in fields(Terms)})
+                metadata = TemplateMetadata(
+                    **{field.name: table[field.name] for field in fields(TemplateMetadata)}
+                )
                 references = file.get_tensor(_REFERENCES)
         except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is no template: make one with `consort enroll`") from error
-        return cls(terms, references)
+            raise UsageError(
+                f"{path} is not a template: create one with `consort enroll`"
+            ) from error
+        return cls(metadata, references)

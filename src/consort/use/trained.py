@@ -1,4 +1,4 @@
-"""The model that a run would score for one of its clients, whatever its algorithm is."""
+"""Restores the model that a run evaluates for a client, for any algorithm."""
 
 from __future__ import annotations
 
@@ -23,19 +23,28 @@ from consort.run.run import Run
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A client's model after the last finished round, and the data it belongs to."""
+class TrainedModel:
+    """A client's model after the last finished round, and the client's data."""
 
     client: str
     model: MultiTaskModel
     data: Splits
     round: int
     about: Mapping[str, Any]
-    """What the run's `run.json` says."""
+    """The content of the run's `run.json`."""
 
 
-def trained_model(folder: Path, client: str) -> Trained:
-    """The model of a client of the run in a folder."""
+def trained_model(folder: Path, client: str) -> TrainedModel:
+    """Restores the model of a client.
+
+    Args:
+        folder: The folder of a run.
+        client: The name of the client.
+
+    Raises:
+        UsageError: If the run has no such client.
+        Failure: If no round is finished, or the run is from an older version.
+    """
     opened = open_run(folder)
     about = opened.about
     if client not in about["clients"]:
@@ -45,22 +54,30 @@ def trained_model(folder: Path, client: str) -> Trained:
     run = opened.run
     found = reported_model(run, client)
     if found is None:
-        raise Failure(f"{folder}: no round is finished yet; go on with `consort resume {folder}`")
-    return Trained(client, found.model, run.federation.data(client), found.round, about)
+        raise Failure(
+            f"{folder}: no round is finished yet; continue with `consort resume {folder}`"
+        )
+    return TrainedModel(client, found.model, run.federation.data(client), found.round, about)
 
 
-class Reported(NamedTuple):
-    """A model as it was when it was scored, with its scores."""
+class ReportedModel(NamedTuple):
+    """A model as it was evaluated, with its scores."""
 
     model: MultiTaskModel
     scores: Payload
     round: int
 
 
-def reported_model(run: Run, client: str, back: int = 0) -> Reported | None:
-    """Asks a client to score its models, and keeps the one that the run's algorithm reports.
+def reported_model(run: Run, client: str, back: int = 0) -> ReportedModel | None:
+    """Evaluates the models of a client, and keeps the one that the run's algorithm reports.
 
-    After the last finished round, or so many rounds `back`.
+    Args:
+        run: A run with a folder.
+        client: The name of the client.
+        back: How many rounds before the last finished one.
+
+    Returns:
+        The model, or `None` if there is no checkpoint of that round.
     """
     saved = run.saved(back)
     if saved is None:
@@ -86,4 +103,4 @@ def reported_model(run: Run, client: str, back: int = 0) -> Reported | None:
     )
     answer = run.algorithm.evaluate(saved["server"], clients)[client]
     reported = answer[run.algorithm.reports]
-    return next(Reported(*found, saved["round"]) for found in seen if found[1] is reported)
+    return next(ReportedModel(*found, saved["round"]) for found in seen if found[1] is reported)

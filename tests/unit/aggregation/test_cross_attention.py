@@ -5,10 +5,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consort.aggregation.cross_attention import MOST, Regard, attend, attention, cross_attention
+from consort.aggregation.cross_attention import (
+    MOST,
+    AttentionShares,
+    attend,
+    attention,
+)
 from consort.core.params import Params
 
 GOLDEN = torch.tensor([[0.5, -0.2], [0.1, 0.4], [-0.3, 0.3]])
+
+
+def cross_attention(rows):
+    """Every row's mixture of all rows, by softmax(V Vᵀ / √d) V."""
+    return attention(rows) @ rows
 
 
 def test_the_golden_numbers():
@@ -82,9 +92,9 @@ def test_small_updates_make_attention_even(scale):
 
 
 def regarded(updates):
-    regard = Regard()
-    attend(updates, regard=regard)
-    return regard.shares()
+    shares = AttentionShares()
+    attend(updates, shares=shares)
+    return shares.means()
 
 
 def test_who_attends_to_whom_is_the_mean_over_tensors():
@@ -138,6 +148,6 @@ def test_of_many_decoders_the_mean_of_a_task_counts_however_many_have_it():
 
 def test_looking_changes_nothing():
     updates = {"c0": {"decoders.seg.a": GOLDEN[0]}, "c1": {"decoders.seg.a": GOLDEN[1]}}
-    seen, watched = attend(updates), attend(updates, regard=Regard())
+    seen, watched = attend(updates), attend(updates, shares=AttentionShares())
     for client in updates:
         assert torch.equal(seen[client]["decoders.seg.a"], watched[client]["decoders.seg.a"])

@@ -9,8 +9,9 @@ import pytest
 
 from consort.algorithms import registry
 from consort.algorithms.fedavg import FedAvg
-from consort.algorithms.registry import algorithm_places, describe_algorithms, find_algorithm
+from consort.algorithms.registry import algorithm_places, find_algorithm
 from consort.core.algorithm import Algorithm
+from consort.core.plugins import descriptions
 from consort.errors import UsageError
 
 FOUNDATION = {
@@ -21,7 +22,7 @@ FOUNDATION = {
 
 def test_every_file_is_an_algorithm():
     files = {path.stem for path in Path(registry.__file__).parent.glob("*.py")}
-    assert set(algorithm_places()) == files - {"__init__", "registry"}
+    assert set(algorithm_places()) == {f for f in files if f[0] != "_"} - {"registry"}
     assert set(algorithm_places()) >= FOUNDATION
     assert list(algorithm_places()) == sorted(algorithm_places())
 
@@ -36,7 +37,7 @@ def test_every_algorithm_is_a_frozen_value_with_a_description(name):
     assert dataclasses.is_dataclass(found.state_type())
     assert found() == found()
     first = (found.__doc__ or "").partition("\n")[0]
-    assert describe_algorithms()[name] == first
+    assert descriptions("algorithms")[name] == first
     assert first.endswith(".")
     assert len(first) <= 90
 

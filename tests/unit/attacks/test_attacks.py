@@ -17,13 +17,13 @@ from consort.attacks.imprint import Imprint, imprinted, laplace_cutoffs
 from consort.attacks.information import entropy, mutual_information
 from consort.attacks.inversion import cosine, invert, total_variation
 from consort.attacks.membership import (
-    area_error,
-    area_interval,
+    auc_interval,
+    auc_standard_error,
     best_threshold,
+    evaluate_attack,
     likelihood_ratio,
+    log_odds,
     losses,
-    sureness,
-    tell_members,
     within_class,
 )
 from consort.attacks.rescale import rescaled
@@ -83,8 +83,8 @@ def test_a_single_example_is_recovered_from_its_gradient():
     target = [part.detach() for part in gradient(original)]
     found = invert(gradient, target, torch.full_like(original, 0.9), steps=200, smoothness=0.0)
     assert found.cosine > 0.999
-    blind = similarity(torch.full_like(original[0], 0.9), original[0]).psnr
-    assert similarity(found.inputs[0], original[0]).psnr > blind + 10
+    baseline = similarity(torch.full_like(original[0], 0.9), original[0]).psnr
+    assert similarity(found.inputs[0], original[0]).psnr > baseline + 10
 
 
 def test_cosine_and_total_variation():
@@ -115,10 +115,10 @@ def test_similarity_of_pictures():
 
 
 def test_members_that_stand_out_are_told_and_others_are_not():
-    certain = tell_members(np.full(20, 2.0), np.full(20, 1.0))
+    certain = evaluate_attack(np.full(20, 2.0), np.full(20, 1.0))
     assert (certain.auc, certain.advantage, certain.interval[1]) == (1.0, 1.0, 1.0)
-    assert certain.tells
-    alike = tell_members(np.arange(40.0), np.arange(40.0))
+    assert certain.is_conclusive
+    alike = evaluate_attack(np.arange(40.0), np.arange(40.0))
     assert alike.auc == 0.5
     assert abs(alike.advantage) < 0.1
 
@@ -127,26 +127,26 @@ def test_threshold_and_error():
     assert best_threshold(np.array([1.0, 3.0, 4.0]), np.array([0.0, 2.0])) == 3.0
     q1, q2 = 0.8 / 1.2, 2 * 0.64 / 1.8
     expected = (0.16 + 6.5 * (q1 - 0.64) + 6.5 * (q2 - 0.64)) / 50  # (10 + 5) / 2 - 1
-    assert area_error(np.array([0.8]), 10, 5) == pytest.approx([math.sqrt(expected)])
+    assert auc_standard_error(np.array([0.8]), 10, 5) == pytest.approx([math.sqrt(expected)])
 
 
 @given(st.floats(0, 1), st.integers(2, 60), st.integers(2, 60))
 def test_an_interval_ends_where_the_area_is_196_errors_away(auc, members, others):
-    low, high = area_interval(auc, members, others)
+    low, high = auc_interval(auc, members, others)
     assert 0 <= low <= auc <= high <= 1
     for end in (low, high):
-        away = abs(end - auc) - 1.96 * area_error(np.array([end]), members, others)[0]
+        away = abs(end - auc) - 1.96 * auc_standard_error(np.array([end]), members, others)[0]
         assert away == pytest.approx(0, abs=0.02) or end == auc in (0, 1)
-    mirrored = area_interval(1 - auc, members, others)
+    mirrored = auc_interval(1 - auc, members, others)
     assert mirrored == pytest.approx((1 - high, 1 - low), abs=2e-4)
 
 
 def test_few_examples_that_are_told_apart_perfectly_tell_nothing():
-    few = tell_members(np.full(4, 2.0), np.full(4, 1.0))
+    few = evaluate_attack(np.full(4, 2.0), np.full(4, 1.0))
     assert few.auc == 1.0
-    assert not few.tells
+    assert not few.is_conclusive
     assert few.interval[0] < 0.5  # two against two: so much happens by chance one time in six
-    many = tell_members(np.full(400, 2.0), np.full(400, 1.0))
+    many = evaluate_attack(np.full(400, 2.0), np.full(400, 1.0))
     assert many.interval[0] > 0.97
 
 
@@ -154,7 +154,7 @@ def test_an_interval_holds_the_area_as_often_as_it_says():
     rng, hits = np.random.default_rng(0), 0
     for _ in range(400):
         members, others = rng.normal(1.0, size=12), rng.normal(size=12)
-        low, high = area_interval(float((members[:, None] > others).mean()), 12, 12)
+        low, high = auc_interval(float((members[:, None] > others).mean()), 12, 12)
         hits += low <= 0.76025 <= high  # the normal distribution at 1 / sqrt(2)
     assert 0.93 <= hits / 400 <= 0.99
 
@@ -168,16 +168,16 @@ def test_scores_within_a_class_forget_how_hard_the_class_is():
 
 def test_sureness_is_the_logarithm_of_the_odds():
     chances = np.array([0.1, 0.5, 0.99])
-    assert sureness(-np.log(chances)) == pytest.approx(np.log(chances / (1 - chances)))
-    assert np.isfinite(sureness(np.array([0.0, 1e-300, 1e4]))).all()
+    assert log_odds(-np.log(chances)) == pytest.approx(np.log(chances / (1 - chances)))
+    assert np.isfinite(log_odds(np.array([0.0, 1e-300, 1e4]))).all()
 
 
 def test_shadow_models_take_away_how_hard_an_example_is():
     hardness = np.linspace(0.1, 3, 40)
     shadows = [hardness * factor for factor in (0.9, 1.1)]
     members, others = likelihood_ratio(hardness * 0.7, shadows), likelihood_ratio(hardness, shadows)
-    assert tell_members(members, others).auc == 1.0
-    assert tell_members(-hardness * 0.7, -hardness).auc < 0.8
+    assert evaluate_attack(members, others).auc == 1.0
+    assert evaluate_attack(-hardness * 0.7, -hardness).auc < 0.8
     assert others == pytest.approx(np.zeros(40), abs=0.02)
 
 

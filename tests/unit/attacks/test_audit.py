@@ -12,11 +12,11 @@ import torch
 from tests.helpers import assert_same, tiny_member
 from tests.unit.cli.command import RECIPE, consort
 
-from consort.attacks.audit import audit, kind_of, known_model
+from consort.attacks.audit import audit, describe_value, known_model
 from consort.attacks.membership import Membership
 from consort.attacks.recovery import Recovery
-from consort.attacks.shadows import membership, shadows
-from consort.attacks.traffic import Update, last_traffic, updates
+from consort.attacks.shadows import infer_membership, shadow_models
+from consort.attacks.traffic import Update, replay_last_round, updates
 from consort.attacks.victim import Victim
 from consort.cli.show_audit import distinct
 from consort.core.params import Params
@@ -104,7 +104,7 @@ def audited(folder, name, about, perceptual=None):
     """The findings about the first client, and the page."""
     run = finished(folder, name, about)
     found = audit(run, 3, perceptual)
-    assert found.same
+    assert found.reproduced
     page = write_audit(found, Result.load(run), folder / "audit.html")
     return found.findings[0], page.read_text()
 
@@ -123,7 +123,7 @@ def test_a_guarantee_is_told_with_its_price(tmp_path):
     noisy = VECTORS + '[privacy]\nlevel = "client"\nclip = 1.0\nnoise = 5.0\n'
     _, page = audited(tmp_path, "fedavg", noisy)
     assert NO_GUARANTEE not in page
-    assert "counted by client" in page
+    assert "Differential privacy per client" in page
     assert "ε = " in page
 
 
@@ -131,7 +131,7 @@ def test_bare_updates_are_attacked_with_the_model_that_they_were_made_from(tmp_p
     folder = finished(tmp_path, "fedhca2", VECTORS, rounds=3)
     run = open_run(folder).run
     client = run.federation.client_ids[0]
-    ((call, reply),) = last_traffic(run, [client]).exchanges
+    ((call, reply),) = replay_last_round(run, [client]).exchanges
     initial = run.federation.initial(client)
     known = known_model(run, client, initial)
     (found,) = updates(call, reply, known)
@@ -145,17 +145,17 @@ def test_bare_updates_are_attacked_with_the_model_that_they_were_made_from(tmp_p
 @pytest.mark.parametrize("name", ["fedproto", "local_only", "fedmh", "lg_fedavg"])
 def test_what_holds_no_update_of_an_encoder_is_not_inverted(tmp_path, name):
     found, page = audited(tmp_path, name, VECTORS)
-    assert "Nothing was sent that inputs can be computed from" in found.inversion
+    assert "inputs cannot be computed from what was sent" in found.inversion
     assert found.inversion in page
-    assert "the model that the run reports" in found.whose
+    assert "the model that the run reports" in found.attacked_model
     assert isinstance(found.membership["loss"], Membership)
-    assert "too few examples to tell" in page  # four others are judged
-    assert ("No client sent a single tensor." in page) == (name == "local_only")
+    assert "too few examples for a conclusive result" in page  # four others are judged
+    assert ("No client sent a tensor." in page) == (name == "local_only")
 
 
 def test_pictures_stand_beside_their_originals(tmp_path):
     found, page = audited(tmp_path, "fedavg", IMAGES)
-    assert found.whose == "the model that the client sent"
+    assert found.attacked_model == "the model that the client sent"
     assert found.inversion.found.shape == (8, 1, 16, 16)
     assert "LPIPS" not in page  # nobody gave its weights
     assert page.count('alt="recovered"') == page.count('alt="original"') >= 8
@@ -175,9 +175,9 @@ def test_obfuscated_pairs_are_brought_back(tmp_path):
     assert found.rescaled.gain > 3
     assert found.imprint.originals.max() > 0.9  # as they were, not as the client trains on them
     assert fmean(score.psnr for score in found.imprint.scores) < 20
-    assert "Obfuscation undone" in page
+    assert "Undoing the obfuscation" in page
     for recovered in (found.inversion, found.imprint, found.rescaled):
-        worst = max((*recovered.scores, *recovered.blind), key=lambda score: score.mse)
+        worst = max((*recovered.scores, *recovered.baseline), key=lambda score: score.mse)
         assert worst.mse <= worst.lpips <= worst.mse**0.5
     assert page.count(">LPIPS</button>") == page.count(">SSIM</button>") > 0
 
@@ -189,7 +189,7 @@ def victim(train=4):
 
 
 def gradient_of(someone):
-    model = someone.fresh()
+    model = someone.initial_model()
     outputs = model(someone.data.train.inputs)
     loss = someone.tasks["classify"].loss(
         outputs["classify"], someone.data.train.targets["classify"]
@@ -201,7 +201,7 @@ def gradient_of(someone):
 @pytest.mark.parametrize(("sign", "signed"), [(1.0, True), (-1.0, False)])
 def test_one_step_on_one_example_gives_it_away(sign, signed):
     someone = victim(train=1)
-    update = Update(Params.of(someone.fresh()), gradient_of(someone) * sign, signed)
+    update = Update(Params.of(someone.initial_model()), gradient_of(someone) * sign, signed)
     found = someone.invert([update], steps=200)
     assert found.cosine > 0.99
     assert found.gain > 3
@@ -218,10 +218,10 @@ def test_what_was_learnt_by_heart_is_told_from_the_same_inputs_with_other_labels
     inputs, labels = someone.data.train.inputs, someone.data.train.targets["classify"]
     strange = Examples(inputs, {"classify": (labels + 1) % 3})
     data = replace(someone.data, test=strange)
-    model = copy.deepcopy(someone.fresh())
+    model = copy.deepcopy(someone.initial_model())
     client = Client("c0", model, dict(someone.tasks), data, {}, torch.Generator(), 1, 1)
     LocalTraining(lr=0.5, batch=10, steps=100).run(client)
-    told = membership(replace(someone, data=data), model, LocalTraining())
+    told = infer_membership(replace(someone, data=data), model, LocalTraining())
     assert told["loss"].auc == 1.0
     assert told["loss"].advantage >= 0.8  # the threshold may cost one of five
     assert set(told) == {
@@ -236,20 +236,25 @@ def test_what_was_learnt_by_heart_is_told_from_the_same_inputs_with_other_labels
 def test_shadow_models_need_examples_to_be_trained_on():
     someone = victim(train=10)
     few = replace(someone.data, validation=someone.data.validation.rows(0, 7))
-    told = shadows(replace(someone, data=few), LocalTraining())
-    assert told == "There are fewer than 8 validation examples for shadow models."
+    told = shadow_models(replace(someone, data=few), LocalTraining())
+    assert told == "No shadow models: there are fewer than 8 validation examples."
 
 
 def test_too_few_examples_say_so():
     someone = victim(train=2)
-    assert "fewer than 4 examples" in membership(someone, someone.fresh(), LocalTraining())
+    assert "fewer than 4 training or test examples" in infer_membership(
+        someone, someone.initial_model(), LocalTraining()
+    )
 
 
 def test_entries_of_messages_in_words():
-    assert kind_of(Params({"encoder.w": torch.ones(2, 3)})) == "parameters of a model, 6 numbers"
-    assert kind_of({"t": {0: torch.ones(5), 1: torch.ones(5)}}) == "2 tensors, 10 numbers"
-    assert kind_of([1, 2]) == "numbers or text"
-    assert (kind_of(3), kind_of(None)) == ("a number", "nothing")
+    assert (
+        describe_value(Params({"encoder.w": torch.ones(2, 3)}))
+        == "parameters of a model, 6 numbers"
+    )
+    assert describe_value({"t": {0: torch.ones(5), 1: torch.ones(5)}}) == "2 tensors, 10 numbers"
+    assert describe_value([1, 2]) == "numbers or text"
+    assert (describe_value(3), describe_value(None)) == ("a number", "nothing")
 
 
 def test_the_command(tmp_path):
@@ -259,7 +264,7 @@ def test_the_command(tmp_path):
     run = tmp_path / "fedavg" / "seed-0"
     found = consort("audit", run, "--out", tmp_path / "page.html")
     assert (found.code, found.out.strip()) == (0, str(tmp_path / "page.html"))
-    assert "<h2>Who was trained on</h2>" in (tmp_path / "page.html").read_text()
+    assert "<h2>Membership inference</h2>" in (tmp_path / "page.html").read_text()
     assert consort("audit", tmp_path / "nowhere").code == 2
 
 

@@ -132,8 +132,8 @@ def test_a_back_door_is_taught_by_attackers_and_tested_by_all():
         others = before.test.targets["classify"] != 1
         expected = before.test.inputs[others].clone()
         expected[:, -2:] = expected.max()
-        assert after.marked.inputs.equal(expected)
-        assert after.marked.targets["classify"].tolist() == [1] * len(expected)
+        assert after.extra["attack_success"].inputs.equal(expected)
+        assert after.extra["attack_success"].targets["classify"].tolist() == [1] * len(expected)
         if name not in attackers:
             assert after.train.inputs.equal(before.train.inputs)
             continue
@@ -158,7 +158,7 @@ def test_how_often_a_back_door_opens_is_in_the_history():
     assert {row.split for row in rows} == {"test"}
     last = {row.client: row.value for row in rows if row.round == 4}
     for name in run.federation.client_ids:
-        marked = run.federation.data(name).marked
+        marked = run.federation.data(name).extra["attack_success"]
         model = run.federation.blueprint(name).fresh()
         run.server.model.load_into(model)
         calls = model.eval()(marked.inputs, ("classify",))["classify"].argmax(1)

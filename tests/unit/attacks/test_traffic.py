@@ -7,7 +7,7 @@ import torch
 from tests.contract.helpers import make
 from tests.helpers import assert_same, tiny_federation
 
-from consort.attacks.traffic import last_traffic, updates, whole_models
+from consort.attacks.traffic import complete_models, replay_last_round, updates
 from consort.core.messages import Call, Reply
 from consort.core.params import Params
 from consort.errors import Failure
@@ -31,8 +31,8 @@ def test_the_last_round_is_made_again_and_nothing_is_changed(tmp_path, name):
     before = files(tmp_path)
     again = run_in(tmp_path, name)
     client = again.federation.client_ids[0]
-    traffic = last_traffic(again, [client])
-    assert traffic.same
+    traffic = replay_last_round(again, [client])
+    assert traffic.reproduced
     assert traffic.round == 2
     assert {call.client for call, _ in traffic.exchanges} == {client}
     assert files(tmp_path) == before
@@ -41,7 +41,7 @@ def test_the_last_round_is_made_again_and_nothing_is_changed(tmp_path, name):
 def test_what_is_heard_is_what_the_server_averaged(tmp_path):
     run = run_in(tmp_path, "fedavg", rounds=1)
     run.go()
-    heard = last_traffic(run, ["c0", "c1"]).exchanges
+    heard = replay_last_round(run, ["c0", "c1"]).exchanges
     one, other = (reply.content for _, reply in heard)
     weights = [one["examples"], other["examples"]]
     total = one["model"] * (weights[0] / sum(weights)) + other["model"] * (
@@ -57,8 +57,8 @@ def test_masked_answers_are_heard_as_such(tmp_path):
     federation = tiny_federation(3).protected(Secure())
     run = Run(federation, make("fedavg"), Schedule(2), folder=tmp_path)
     run.go()
-    traffic = last_traffic(run, ["c0"])
-    assert traffic.same
+    traffic = replay_last_round(run, ["c0"])
+    assert traffic.reproduced
     assert [call.method for call, _ in traffic.exchanges] == [
         *("secure.keys", "secure.shares", "train", "secure.open"),
     ]
@@ -69,14 +69,14 @@ def test_masked_answers_are_heard_as_such(tmp_path):
 def test_clients_that_are_lost_are_not_heard(tmp_path):
     run = run_in(tmp_path, "fedavg", dropout=1.0)
     run.go()
-    traffic = last_traffic(run, ["c0", "c1"])
+    traffic = replay_last_round(run, ["c0", "c1"])
     assert traffic.exchanges == []
-    assert traffic.same
+    assert traffic.reproduced
 
 
 def test_a_run_without_a_finished_round_is_an_error(tmp_path):
     with pytest.raises(Failure, match="no round is finished yet"):
-        last_traffic(run_in(tmp_path, "fedavg"), ["c0"])
+        replay_last_round(run_in(tmp_path, "fedavg"), ["c0"])
 
 
 def message(payload, content):
@@ -119,7 +119,7 @@ def test_models_are_whole_without_statistics_but_not_without_a_head():
     initial = Params({name: torch.ones(2) for name in names})
     encoder, model = initial.only("encoder"), initial.without("buffers") * 1.1
     content = {"parts": [encoder], "model": model, "update": model * -0.1}
-    found = whole_models(*message({}, content), initial)
+    found = complete_models(*message({}, content), initial)
     assert [list(sent) for sent in found] == [list(model)]
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from consort.cli.inspecting import Listing
-from consort.cli.listing import TASKS, describe
-from consort.core.registry import load_object
+from consort.cli.listing import describe
+from consort.core.plugins import entries, find
 from consort.experiment.loading import load_recipe
 from consort.experiment.shipped import shipped_recipes
 from consort.tasks.classification import Classification
@@ -31,7 +31,9 @@ def test_recipes_have_their_titles():
 
 
 def test_tasks_are_there():
-    assert load_object(TASKS["classification"]) is Classification
+    assert find("tasks", "classification") is Classification
+    for name in entries("tasks"):
+        assert isinstance(find("tasks", name), type)
 
 
 def test_every_metric_of_a_task_is_listed():

@@ -52,7 +52,7 @@ def test_lost_clients_are_told_at_once(capsys):
     with Screen(quiet=False, as_json=False) as screen:
         observer = screen.watch("fedavg", 0, rounds=2)
         observer.failed(ClientFailed("c7", "lost [/b] [red]"))
-    assert "went on without client c7: lost [/b] [red]" in capsys.readouterr().err
+    assert "continued without client c7: lost [/b] [red]" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_leaves_its_bar_where_it_was():
@@ -89,9 +89,9 @@ def test_models_that_nobody_uses_are_told_below_the_table(tmp_path, capsys):
         for name, rows in notes.items()
     ]
     idle = "stuck [b], seed 0: all clients chose the same model in the last round, "
-    idle += "the other models are idle"
+    idle += "the other models are not used"
     shown = shown_results(runs, tmp_path / "report.html", capsys)
-    assert shown.count("the other models are idle") == 1
-    assert shown.index("MiB and seconds per round") < shown.index(idle) < shown.index("report:")
-    assert "idle" not in shown_results(runs[1:], tmp_path, capsys)
-    assert "idle" not in shown_results(runs, tmp_path, capsys, as_json=True)
+    assert shown.count("the other models are not used") == 1
+    assert shown.index("MiB and s: per round") < shown.index(idle) < shown.index("report:")
+    assert "not used" not in shown_results(runs[1:], tmp_path, capsys)
+    assert "not used" not in shown_results(runs, tmp_path, capsys, as_json=True)

@@ -49,14 +49,14 @@ def test_one_pixel_is_a_page(tmp_path):
 def test_a_file_that_is_no_picture_is_named(tmp_path, content):
     path = tmp_path / "bad.png"
     path.write_bytes(content)
-    with pytest.raises(Failure, match=r"bad\.png cannot be read as a picture"):
+    with pytest.raises(Failure, match=r"bad\.png cannot be read as an image"):
         read_page(path)
 
 
 def test_a_picture_that_breaks_off_is_named(tmp_path):
     path = saved(tmp_path / "half.png", np.random.default_rng(0).integers(0, 256, (50, 50)))
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(Failure, match=r"half\.png cannot be read as a picture"):
+    with pytest.raises(Failure, match=r"half\.png cannot be read as an image"):
         read_page(path)
 
 

@@ -66,7 +66,7 @@ def test_a_damaged_file_is_named(tmp_path, colour, suffix, kept):
     Image.fromarray(NOISE).save(damaged)
     content = damaged.read_bytes()
     damaged.write_bytes(content[: int(kept * len(content)) if kept < 1 else kept])
-    with pytest.raises(Failure, match=rf"damaged{suffix} is damaged: a picture is expected"):
+    with pytest.raises(Failure, match=rf"damaged{suffix} is damaged: an image is expected"):
         read_pictures([colour, damaged, colour], 8, "RGB")
 
 
@@ -98,5 +98,5 @@ def test_files_get_the_position_of_their_folder(tmp_path):
 @pytest.mark.parametrize("name", ["empty", "absent"])
 def test_a_folder_without_files_is_named(tmp_path, name):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=rf"{name} holds no \*\.png: unpack"):
+    with pytest.raises(UsageError, match=rf"{name} contains no \*\.png: unpack"):
         labelled_files([tmp_path / name], "*.png")

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from consort.data.registry import DATASETS, describe_datasets, load_dataset
+from consort.core.plugins import descriptions, entries
+from consort.data.registry import load_dataset
 from consort.errors import UsageError
 from consort.tasks import Classification
 
+DATASETS = entries("datasets")
 SYNTHETIC = sorted(name for name in DATASETS if name.startswith("synthetic_"))
 TWINS = {
     "chest_xray": "synthetic_images",
@@ -121,26 +123,26 @@ def test_a_whole_number_will_do_for_a_fraction():
 
 @pytest.mark.parametrize("name", TWINS)
 def test_without_a_folder_the_way_out_is_named(name):
-    expected = f"that holds .*{LAYOUTS[name]}.* with --data or CONSORT_DATA, or use '{TWINS[name]}'"
+    expected = f"--data or CONSORT_DATA to the folder .*{LAYOUTS[name]}.*, or use '{TWINS[name]}'"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, None)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_folder_without_the_data_is_named_with_the_layouts(name, tmp_path):
-    expected = f"'{name}': .*{tmp_path.name} does not hold .*{LAYOUTS[name]}.*{TWINS[name]}"
+    expected = f"'{name}': .*{tmp_path.name} does not contain .*{LAYOUTS[name]}.*{TWINS[name]}"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, tmp_path)
-    expected = f"nowhere does not exist: it should hold .*{LAYOUTS[name]}"
+    expected = f"nowhere does not exist: it should contain .*{LAYOUTS[name]}"
     with pytest.raises(UsageError, match=expected):
         load_dataset(name, 0, tmp_path / "nowhere")
 
 
 def test_descriptions_are_the_first_docstring_lines():
-    described = describe_datasets()
+    described = descriptions("datasets")
     assert list(described) == list(DATASETS)
     for name, line in described.items():
-        module, function = DATASETS[name].split(":")
+        module, function = DATASETS[name].place.split(":")
         loader = getattr(__import__(module, fromlist=[function]), function)
         assert line == loader.__doc__.splitlines()[0]
         assert line.endswith(".")
@@ -148,9 +150,9 @@ def test_descriptions_are_the_first_docstring_lines():
 
 def test_describing_imports_no_torch():
     code = (
-        "import sys; from consort.data.registry import describe_datasets; "
+        "import sys; from consort.core.plugins import descriptions; "
         "from consort.data.partition import Cut; "
-        "describe_datasets(); sys.exit('torch' in sys.modules)"
+        "descriptions('datasets'); sys.exit('torch' in sys.modules)"
     )
     source = Path(sys.modules["consort.data.registry"].__file__).parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=source, check=False).returncode == 0

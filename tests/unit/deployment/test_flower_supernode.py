@@ -15,7 +15,7 @@ from flwr.proto.runtime_pb2 import PushAppMessagesResponse
 from flwr.supercore.task_identity import TaskIdentity
 
 from consort.deployment.link.runtime import Interrupted
-from consort.deployment.link.supernode import Letter
+from consort.deployment.link.supernode import IncomingMessage
 
 
 class TooLate:
@@ -37,7 +37,7 @@ class TooLate:
 def test_an_answer_that_flower_no_longer_takes_does_not_end_the_client(monkeypatch):
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
-    letter = Letter.__new__(Letter)
+    letter = IncomingMessage.__new__(IncomingMessage)
     letter._client = TooLate()
     letter._heartbeat = SimpleNamespace(_stop_event=threading.Event())
     letter._message = Message(RecordDict(), 1, "query")

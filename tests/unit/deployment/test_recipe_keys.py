@@ -10,11 +10,13 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedconsort[flower]'")
 
+from tests.installed import IMPORT, put_package
 from tests.institutions import NAMES
 from tests.letters import PostOffice
 from tests.unit.cli.command import measured, server_bytes
 from tests.unit.deployment.test_remote import Near, run
 
+from consort.core.plugins import find
 from consort.core.registry import load_object
 from consort.core.validation import adapter
 from consort.deployment.participant import Participant
@@ -26,6 +28,37 @@ from consort.experiment.tables import merged
 from consort.results.result import Result
 from consort.training.local import LocalTraining
 
+EVALUATION = (
+    IMPORT
+    + '''
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large weights are."""
+
+    scale: float = 1.0
+    tasks = {"size": {"metric": "weights", "higher_is_better": True}}
+
+    def kept(self, dataset):
+        return dataset
+
+    def extra(self, clients, load, data, seed):
+        return self
+
+    def prepare(self):
+        pass
+
+    def added_to(self, scores, model, data, client, last):
+        size = sum(float(p.detach().abs().sum()) for p in model.parameters())
+        scores["test"]["tasks"]["size"] = {"weights": self.scale * size}
+        return scores
+
+
+plugin = Plugin(evaluations={"size": "my_lab:Size"})
+'''
+)
 BASE: dict[str, Any] = {
     "clients": 3,
     "model": {"name": "mlp", "hidden": [8]},
@@ -47,15 +80,18 @@ ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "partition": {"min_examples": 30, "validation": 0.2, "test": 0.3},
     }),
     "training": (VECTORS, {
-        "local": {"epochs": 2, "batch": 7, "optimizer": "adam", "momentum": 0.5, "clip": 1.0,
+        "local": {"epochs": 2, "batch": 7, "momentum": 0.5, "clip": 1.0,
                   "weight_decay": 0.01, "schedule": "exponential", "warmup": 1, "decay": 0.5,
                   "task_weights": {"classify": 0.5}},
         "model": {"name": "mlp", "hidden": [5, 6]},
     }),
-    "steps": (VECTORS, {"local": {"steps": 3}, "compute": {"count_flops": True}}),
+    "steps": (VECTORS, {
+        "local": {"steps": 3, "optimizer": "adam", "lr": 0.003},
+        "compute": {"count_flops": True},
+        "evaluations": {"size": {"scale": 3.0}},
+    }),
     "images": (IMAGES, {
-        "obfuscation": {"beta": 0.3},
-        "model": {"name": "resnet", "widths": [4, 4]},
+        "model": {"name": "resnet", "widths": [4, 4], "depths": [1, 1]},
         "batchnorm": "local",
         "compute": {"threads": 2, "channels_last": False},
     }),
@@ -69,6 +105,7 @@ ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "verification": {"references": 3, "tests": 2, "forgeries": 2, "repetitions": 2,
                          "c": 2.0, "gamma": 0.01},
         "unseen": {"others": {"data": SIGNATURES | {"users": 3}}},
+        "obfuscation": {"beta": 0.3},
         "local": {"balance": True, "repeat": "larger", "augment": True},
     }),
 }  # fmt: skip
@@ -81,7 +118,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "obfuscation.*": ({"obfuscation": [{}, {}]}, "obfuscation is a list"),
     "partition.by": ({"partition": {"by": "dirichlet"}}, 'partition.by = "dirichlet" divides'),
     "compute.cohort_step": ({"compute": {"cohort_step": True}}, "compute.cohort_step trains"),
-    "attack": ({"attack": {"by": ["nan"]}}, r"\[attack\] is acted out in simulations only"),
+    "attack": ({"attack": {"by": ["nan"]}}, r"\[attack\] works in simulations only"),
     "unseen.*.users": (
         {"unseen": {"own": {"users": 2}}, "verification": {}}, "unseen.own.users are taken"
     ),
@@ -109,8 +146,9 @@ def keys_of(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str
     inner = [*schema.get("anyOf", ())]
     if "$ref" in schema.get("items", {}):
         inner.append(("*", schema["items"]))
-    if "$ref" in (schema.get("additionalProperties") or {}):
-        inner.append(("*", schema["additionalProperties"]))
+    named = schema.get("additionalProperties")
+    if isinstance(named, dict) and "$ref" in named:
+        inner.append(("*", named))
     inner += [(name, value) for name, value in schema.get("properties", {}).items()]
     found = False
     for part in inner:
@@ -127,7 +165,7 @@ def all_keys() -> set[str]:
         schema = adapter(kind).json_schema(mode="validation")
         return set(keys_of(schema, schema.get("$defs", {}), path))
 
-    found = walk(Recipe)
+    found = (walk(Recipe) - {"verification", "unseen"}) | walk(find("evaluations", "verification"))
     tables = {"local": LocalTraining} | {k: load_object(place) for k, place in PROTECTIONS.items()}
     for key, kind in tables.items():
         inside = walk(kind, key)
@@ -159,10 +197,16 @@ def test_somebody_has_decided_about_every_key():
     assert not TOLD & (acting | refused)
 
 
+@pytest.fixture(autouse=True)
+def _lab(site: Path) -> None:
+    put_package(site, "my-lab", EVALUATION)
+
+
 def holdings(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    if data is VECTORS or data is IMAGES:
-        return {**data, "examples": 90 + 10 * NAMES.index(name)}
-    return {**data, "genuine": 8 + NAMES.index(name)}
+    """The same for every client, but for how much of it there is."""
+    more = {VECTORS["name"]: "examples", IMAGES["name"]: "per_class"}
+    key = more.get(data["name"], "genuine")
+    return {**data, key: {"examples": 90, "per_class": 30, "genuine": 8}[key] + NAMES.index(name)}
 
 
 @pytest.mark.parametrize("case", ACTING)

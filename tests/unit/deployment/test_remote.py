@@ -17,8 +17,8 @@ from tests.unit.cli.command import measured, server_bytes
 
 from consort.core.messages import Call, Reply
 from consort.deployment.credentials import ClientCredentials
-from consort.deployment.server import Server
-from consort.deployment.stack import Hub
+from consort.deployment.server import FederationServer
+from consort.deployment.stack import FlowerStack
 from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
 from consort.engines.middleware import Absent, Wrapper
@@ -38,21 +38,21 @@ class Killed(BaseException):
 
 @dataclass
 class Near:
-    """A hub whose clients are in this process."""
+    """A stack whose clients are in this process."""
 
-    post: PostOffice
+    grid: PostOffice
     revoked: set[str] = field(default_factory=set)
 
     @property
     def nodes(self) -> dict[str, int]:
-        return {name: node for name, node in self.post.nodes.items() if name not in self.revoked}
+        return {name: node for name, node in self.grid.nodes.items() if name not in self.revoked}
 
     def admits(self, client: str) -> bool:
         return client not in self.revoked
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Near:
+def stack(tmp_path: Path) -> Near:
     return Near(PostOffice(participants(tmp_path / "homes")))
 
 
@@ -62,17 +62,17 @@ def study(tmp_path: Path) -> Recipe:
     return load_recipe(tmp_path / "study.toml")
 
 
-def run(study: Recipe, hub: Near, folder: Path, algorithm: str = "ditto") -> list[str]:
+def run(study: Recipe, stack: Near, folder: Path, algorithm: str = "ditto") -> list[str]:
     """One `consort server`; what it said."""
     said: list[str] = []
-    server = Server(study, algorithm, 0, folder, None, 60, said.append)  # type: ignore[arg-type]
-    members = list(server.ledger.members or hub.nodes)
-    server.board.begin(members, algorithm=algorithm, rounds=3)
-    server.run(hub, Observer())  # type: ignore[arg-type]
+    server = FederationServer(study, algorithm, 0, folder, None, 60, said.append)  # type: ignore[arg-type]
+    members = list(server.ledger.members or stack.nodes)
+    server.status.begin(members, algorithm=algorithm, rounds=3)
+    server.run(stack, Observer())  # type: ignore[arg-type]
     return said
 
 
-def begin(study: Recipe, hub: Near, folder: Path, until: int, algorithm: str = "ditto") -> None:
+def begin(study: Recipe, stack: Near, folder: Path, until: int, algorithm: str = "ditto") -> None:
     """A server that is killed when it calls the first client in a round."""
 
     def decide(_: str, header: dict[str, Any]) -> str:
@@ -80,10 +80,10 @@ def begin(study: Recipe, hub: Near, folder: Path, until: int, algorithm: str = "
             raise Killed
         return "arrives"
 
-    hub.post.fate = decide
+    stack.grid.fate = decide
     with pytest.raises(Killed):
-        run(study, hub, folder, algorithm)
-    hub.post.fate = lambda *_: "arrives"
+        run(study, stack, folder, algorithm)
+    stack.grid.fate = lambda *_: "arrives"
 
 
 class Without(Wrapper):
@@ -115,97 +115,99 @@ def in_one_process(study: Recipe, folder: Path, algorithm: str, since: int) -> P
 
 
 @pytest.mark.parametrize(("algorithm", "moment"), [("ditto", 2), ("ditto", 1), ("ifca", 1)])
-def test_a_run_goes_on_without_a_client_that_was_revoked(algorithm, moment, study, hub, tmp_path):
-    begin(study, hub, tmp_path / "far", moment, algorithm)
-    hub.revoked.add(REVOKED)
-    said = run(study, hub, tmp_path / "far", algorithm)
-    assert f"{REVOKED} is no longer admitted: the run goes on without it" in said
+def test_a_run_goes_on_without_a_client_that_was_revoked(algorithm, moment, study, stack, tmp_path):
+    begin(study, stack, tmp_path / "far", moment, algorithm)
+    stack.revoked.add(REVOKED)
+    said = run(study, stack, tmp_path / "far", algorithm)
+    assert f"{REVOKED} is no longer admitted: the run continues without it" in said
     status = current_status(tmp_path / "far")
     assert status["phase"] == "finished"
     assert status["clients"][REVOKED]["state"] == "failed: is no longer admitted"
-    assert any("went on without client b-0: is no longer" in text for _, text in status["events"])
+    assert any("continued without client b-0: is no longer" in text for _, text in status["events"])
     near = in_one_process(study, tmp_path / "near", algorithm, moment)
     assert measured(tmp_path / "far") == measured(near)
     assert server_bytes(tmp_path / "far") == server_bytes(near)
 
 
-def test_a_client_that_is_revoked_meanwhile_is_not_waited_for(study, hub, tmp_path):
+def test_a_client_that_is_revoked_meanwhile_is_not_waited_for(study, stack, tmp_path):
     def decide(client: str, header: dict[str, Any]) -> str:
         if client == REVOKED and header["kind"] == "call" and header["call"][2] == 2:
-            hub.revoked.add(client)
+            stack.revoked.add(client)
             return "late"
         return "arrives"
 
-    hub.post.fate = decide
-    run(study, hub, tmp_path / "far")
+    stack.grid.fate = decide
+    run(study, stack, tmp_path / "far")
     near = in_one_process(study, tmp_path / "near", "ditto", 2)
     assert measured(tmp_path / "far") == measured(near)
     assert server_bytes(tmp_path / "far") == server_bytes(near)
 
 
-def test_one_that_is_admitted_again_takes_part_again(study, hub, tmp_path):
-    begin(study, hub, tmp_path / "far", 2)
-    hub.revoked.add(REVOKED)
-    begin(study, hub, tmp_path / "far", 3)
-    hub.revoked.clear()
-    asked = len(hub.post.headers)
-    run(study, hub, tmp_path / "far")
+def test_one_that_is_admitted_again_takes_part_again(study, stack, tmp_path):
+    begin(study, stack, tmp_path / "far", 2)
+    stack.revoked.add(REVOKED)
+    begin(study, stack, tmp_path / "far", 3)
+    stack.revoked.clear()
+    asked = len(stack.grid.headers)
+    run(study, stack, tmp_path / "far")
     rounds = [
-        h["call"][2] for name, h in hub.post.headers[asked:] if name == REVOKED if "call" in h
+        h["call"][2] for name, h in stack.grid.headers[asked:] if name == REVOKED if "call" in h
     ]
     assert set(rounds) == {3}
 
 
-def test_before_the_run_begins_the_recipe_decides_how_many_take_part(study, hub, tmp_path):
-    hub.post.offline.add("c-0")
-    arrived = hub.post.online
+def test_before_the_run_begins_the_recipe_decides_how_many_take_part(study, stack, tmp_path):
+    stack.grid.offline.add("c-0")
+    arrived = stack.grid.online
 
     def online() -> set[int]:
-        hub.revoked.add("c-0")
+        stack.revoked.add("c-0")
         return arrived()
 
-    hub.post.online = online  # type: ignore[method-assign]
+    stack.grid.online = online  # type: ignore[method-assign]
     with pytest.raises(UsageError, match="c-0 is no longer admitted and the run has not begun: ad"):
-        run(study, hub, tmp_path / "far")
+        run(study, stack, tmp_path / "far")
 
 
-def test_somebody_must_be_left(study, hub, tmp_path):
-    begin(study, hub, tmp_path / "far", 2)
-    hub.revoked |= set(NAMES)
+def test_somebody_must_be_left(study, stack, tmp_path):
+    begin(study, stack, tmp_path / "far", 2)
+    stack.revoked |= set(NAMES)
     with pytest.raises(UsageError, match=r"none of the clients of .* is admitted any more"):
-        run(study, hub, tmp_path / "far")
+        run(study, stack, tmp_path / "far")
 
 
 @pytest.fixture
-def unlike(hub: Near, tmp_path: Path) -> Recipe:
+def unlike(stack: Near, tmp_path: Path) -> Recipe:
     """The client that will be revoked has a model of its own."""
-    hub.post.participants[REVOKED].brings |= {"model": {"name": "mlp", "hidden": [5, 8]}}
+    stack.grid.participants[REVOKED].brings |= {"model": {"name": "mlp", "hidden": [5, 8]}}
     (tmp_path / "study.toml").write_text(STUDY + "[algorithms.fedproto]\n")
     return load_recipe(tmp_path / "study.toml")
 
 
-def test_a_model_that_nobody_else_has_is_not_missed_later(unlike, hub, tmp_path):
-    begin(unlike, hub, tmp_path / "far", 2, "fedproto")
-    hub.revoked.add(REVOKED)
-    run(unlike, hub, tmp_path / "far", "fedproto")
+def test_a_model_that_nobody_else_has_is_not_missed_later(unlike, stack, tmp_path):
+    begin(unlike, stack, tmp_path / "far", 2, "fedproto")
+    stack.revoked.add(REVOKED)
+    run(unlike, stack, tmp_path / "far", "fedproto")
     assert current_status(tmp_path / "far")["phase"] == "finished"
 
 
-def test_a_model_that_nobody_else_has_is_missed_in_the_first_round(unlike, hub, tmp_path):
-    begin(unlike, hub, tmp_path / "far", 1, "fedproto")
-    hub.revoked.add(REVOKED)
-    with pytest.raises(Failure, match="b-0 is no longer admitted and nobody else has its model"):
-        run(unlike, hub, tmp_path / "far", "fedproto")
+def test_a_model_that_nobody_else_has_is_missed_in_the_first_round(unlike, stack, tmp_path):
+    begin(unlike, stack, tmp_path / "far", 1, "fedproto")
+    stack.revoked.add(REVOKED)
+    with pytest.raises(
+        Failure, match="b-0 is no longer admitted and no other client has the same model"
+    ):
+        run(unlike, stack, tmp_path / "far", "fedproto")
 
 
-def test_the_hub_admits_a_client_while_its_key_is_the_same(tmp_path):
+def test_the_stack_admits_a_client_while_its_key_is_the_same(tmp_path):
     institutions = Institutions(tmp_path)
     server, request = institutions.server, tmp_path / REVOKED / f"{REVOKED}.request"
-    hub = Hub("localhost:9092", server, server.admitted(), tmp_path / "flower")
+    stack = FlowerStack("localhost:9092", server, server.admitted(), tmp_path / "flower")
 
     def admitted() -> list[str]:
-        hub.front._fresh = 0.0  # two seconds later, so to speak
-        return [name for name in (*NAMES, "stranger") if hub.admits(name)]
+        stack.gateway._fresh = 0.0  # two seconds later, so to speak
+        return [name for name in (*NAMES, "stranger") if stack.admits(name)]
 
     assert admitted() == list(NAMES)
     server.revoke(REVOKED)
@@ -218,21 +220,23 @@ def test_the_hub_admits_a_client_while_its_key_is_the_same(tmp_path):
     assert admitted() == ["a-0", "c-0"]
 
 
-def test_the_port_is_opened_for_the_clients_of_the_run_that_are_left(study, hub, tmp_path):
+def test_the_port_is_opened_for_the_clients_of_the_run_that_are_left(study, stack, tmp_path):
     institutions = Institutions(tmp_path / "institutions")
     out = tmp_path / "far"
-    fresh = Server(study, "ditto", 0, out, institutions.server, 60, print)
+    fresh = FederationServer(study, "ditto", 0, out, institutions.server, 60, print)
     assert list(fresh._expected()) == list(NAMES)
     institutions.server.revoke(REVOKED)
-    with pytest.raises(UsageError, match=r"is for 3 clients, but 2 are admitted .*: admit those"):
+    with pytest.raises(
+        UsageError, match=r"is for 3 clients, but 2 are admitted .*: admit the missing"
+    ):
         fresh._expected()
-    begin(study, hub, out, 2)
+    begin(study, stack, out, 2)
     institutions.admit("d-0")
-    again = Server(study, "ditto", 0, out, institutions.server, 60, print)
+    again = FederationServer(study, "ditto", 0, out, institutions.server, 60, print)
     assert list(again._expected()) == ["a-0", "c-0"]
 
 
-def test_nobody_acts_out_an_attack_among_institutions(study: Recipe, hub: Near, tmp_path: Path):
+def test_nobody_acts_out_an_attack_among_institutions(study: Recipe, stack: Near, tmp_path: Path):
     attacked = replace(study, attack={"by": ["sign_flip"]})
-    with pytest.raises(UsageError, match="acted out in simulations only: remove it"):
-        run(attacked, hub, tmp_path / "out")
+    with pytest.raises(UsageError, match="works in simulations only: remove it"):
+        run(attacked, stack, tmp_path / "out")

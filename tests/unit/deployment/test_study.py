@@ -50,15 +50,17 @@ def test_whatever_decides_a_number_changes_the_digest(recipe):
 
 def test_another_version_is_refused(recipe):
     sent = replace(Study.of(recipe, "ditto", 3), version="9.9")
-    with pytest.raises(UsageError, match=f"it has Consort {consort.__version__}, the server 9.9"):
+    with pytest.raises(
+        UsageError, match=f"this client has Consort {consort.__version__}, the server 9.9"
+    ):
         sent.accepted(None)
 
 
 def test_another_recipe_is_refused(recipe):
     sent = Study.of(replace(recipe, local={"lr": 0.2}), "ditto", 3)
-    with pytest.raises(UsageError, match="its --recipe differs from the server's"):
+    with pytest.raises(UsageError, match="the client's --recipe differs from the server's"):
         sent.accepted(recipe)
-    with pytest.raises(UsageError, match="its --recipe differs from the server's"):
+    with pytest.raises(UsageError, match="the client's --recipe differs from the server's"):
         Study.of(replace(recipe, algorithms={"scaffold": {}}), "scaffold", 3).accepted(recipe)
 
 
@@ -72,9 +74,9 @@ def test_code_is_never_taken_from_the_wire(place, recipe):
     sent = Study.of(recipe, "ditto", 3)
     for table in ({"kind": place}, {"companion": {"name": place}}, {"x": [1, {"y": place}]}):
         settings = sent.recipe | {"algorithms": {"ditto": table}}
-        with pytest.raises(UsageError, match="names code of its own"):
+        with pytest.raises(UsageError, match="refers to code of its own"):
             replace(sent, recipe=settings).accepted(None)
-        with pytest.raises(UsageError, match="names code of its own"):
+        with pytest.raises(UsageError, match="refers to code of its own"):
             refuse_code(table)
 
 
@@ -91,5 +93,5 @@ def test_code_that_both_have_is_compared_by_content(tmp_path):
     sent = arrived(Study.of(server, "a", 0))
     taken = sent.accepted(same)
     assert taken.recipe["algorithms"]["a"]["kind"] == str(tmp_path / "two" / "mine.py") + ":Mine"
-    with pytest.raises(UsageError, match="its --recipe differs"):
+    with pytest.raises(UsageError, match="the client's --recipe differs"):
         sent.accepted(other)

@@ -120,7 +120,7 @@ def run(pictures):
 @pytest.mark.parametrize(
     ("vanished", "message"),
     [
-        ("polyps/*.jpg", r"kvasir-dataset-v2/polyps holds no \*\.jpg: unpack"),
+        ("polyps/*.jpg", r"kvasir-dataset-v2/polyps contains no \*\.jpg: unpack"),
         ("polyps/3.jpg", "seed-0 holds a run with another partition"),
     ],
 )

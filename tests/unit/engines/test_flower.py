@@ -135,7 +135,7 @@ def test_the_error_of_a_client_names_it(recipe, tmp_path):
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "nonsense"}, {})})
     error = reply_of("a-0", answer).error
     assert type(error) is ClientFailed
-    assert str(error) == "client a-0: it does not know what 'nonsense' means"
+    assert str(error) == "client a-0: unknown kind of message: 'nonsense'"
 
 
 def test_a_ledger_goes_on_where_it_was(tmp_path):
@@ -203,7 +203,7 @@ def test_a_message_is_answered_once(recipe, tmp_path):
     engine.ledger.number = 0
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
     assert str(reply_of("a-0", answer).error) == (
-        "client a-0: message 1 is repeated or late: 1 was answered"
+        "client a-0: message 1 is repeated or outdated: 1 was already answered"
     )
 
 
@@ -214,7 +214,7 @@ def test_a_client_that_changed_is_refused(recipe, tmp_path):
     post.participants |= participants(tmp_path, ["b-0"])
     post.participants["b-0"].brings = {"data": dict(post.participants["a-0"].brings["data"])}
     ((_, answer),) = engine.exchange({"b-0": ({"kind": "describe"}, {})})
-    assert "are not those the run began with" in str(reply_of("b-0", answer).error)
+    assert "have changed since the run began" in str(reply_of("b-0", answer).error)
 
 
 def test_a_client_that_lost_its_memory_says_so(recipe, tmp_path):
@@ -223,7 +223,7 @@ def test_a_client_that_lost_its_memory_says_so(recipe, tmp_path):
     run_with(recipe, "ditto", engine, tmp_path).go()
     post.participants |= participants(tmp_path / "new-homes", ["b-0"])
     ((_, answer),) = engine.exchange({"b-0": ({"kind": "describe"}, {})})
-    assert "its memory of this run is gone" in str(reply_of("b-0", answer).error)
+    assert "its state of this run is gone" in str(reply_of("b-0", answer).error)
 
 
 def test_a_new_run_ends_the_memory_of_runs_that_are_long_over(recipe, tmp_path):
@@ -247,7 +247,7 @@ def test_the_name_of_a_run_is_no_path(session, recipe, tmp_path):
     engine = engine_for(recipe, "ditto", PostOffice(participants(tmp_path)), tmp_path)
     engine.ledger.session = session
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
-    assert "the name of the run is no name" in str(reply_of("a-0", answer).error)
+    assert "the session id of the run is not valid" in str(reply_of("a-0", answer).error)
 
 
 def test_a_call_for_somebody_else_is_refused(recipe, tmp_path):

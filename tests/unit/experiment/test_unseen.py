@@ -62,7 +62,7 @@ def test_clients_share_the_users_that_are_left():
     held = {label for client in made.description["clients"].values() for label in client["labels"]}
     assert held == {"0", "1", "2", "3"}
     assert made.federation.members["client-0"].tasks["identify"].users == 4
-    verification = made.federation.extras[0]
+    (verification,) = made.federation.extras
     assert set(verification.unseen["unseen_others"].labels) == {4, 5}
     assert made.description["tasks"]["verify"] == {"metric": "wd_eer", "higher_is_better": False}
 

@@ -19,7 +19,7 @@ PLACES, STRIDES, PADDINGS = (0, 3, 6, 8, 10), (4, 1, 1, 1, 1), (2, 2, 1, 1, 1)
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Random weights under the published names, and some that are of no use here."""
+    """Random weights under the published names, and some that LPIPS does not use."""
     torch.manual_seed(0)
     network = {"classifier.1.weight": torch.ones(2, 2)}
     for place, width, inputs, kernel in zip(PLACES, WIDTHS, INPUTS, KERNELS, strict=True):
@@ -90,12 +90,12 @@ def test_what_is_no_picture_or_too_small_has_no_distance(lpips):
 
 def test_files_that_do_not_fit_are_named(files, tmp_path):
     network, channels = files
-    with pytest.raises(UsageError, match=r"alex.pth holds no features.0.weight of 64x3x11x11 num"):
+    with pytest.raises(UsageError, match=r"alex.pth has no tensor features.0.weight of shape 64x3"):
         Lpips.load(channels, network)
-    with pytest.raises(UsageError, match=r"alexnet.pth holds no lin0.model.1.weight"):
+    with pytest.raises(UsageError, match=r"alexnet.pth has no tensor lin0.model.1.weight"):
         Lpips.load(network, network)
     (tmp_path / "text").write_text("no weights")
-    with pytest.raises(UsageError, match="text is no file of weights that torch has saved"):
+    with pytest.raises(UsageError, match="text is not a file of weights saved by torch"):
         Lpips.load(tmp_path / "text", channels)
     found = consort("audit", tmp_path, "--lpips", tmp_path / "none", channels)
     assert found.code == 2

@@ -1,4 +1,4 @@
-"""Distances between heaps of points, against scipy and closed forms."""
+"""Distances between samples, against scipy and closed forms."""
 
 from __future__ import annotations
 

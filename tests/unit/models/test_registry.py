@@ -10,9 +10,10 @@ import torch
 from torch.nn import functional as F
 
 from consort.core.params import Params
+from consort.core.plugins import descriptions, entries
 from consort.domains.scenes.tasks.segmentation import Segmentation
 from consort.errors import UsageError
-from consort.models.registry import ENCODERS, ModelSpec, build, describe_models, parameter_count
+from consort.models.registry import ModelSpec, build, parameter_count
 from consort.tasks import Classification
 
 IMAGE = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -36,6 +37,7 @@ SMALL = {
 }
 
 
+ENCODERS = entries("models")
 PYRAMIDS = [name for name in ENCODERS if name.endswith("_pyramid")]
 VECTORS = [name for name in ENCODERS if name not in PYRAMIDS]
 
@@ -338,11 +340,11 @@ def run_fresh(code: str) -> list[str]:
 
 def test_descriptions_come_without_importing_torch():
     lines = run_fresh(
-        "import sys; from consort.models.registry import describe_models\n"
-        "print(*describe_models().values(), sep='\\n')\n"
+        "import sys; from consort.core.plugins import descriptions\n"
+        "print(*descriptions('models').values(), sep='\\n')\n"
         "print('torch' in sys.modules)"
     )
-    assert lines == [*describe_models().values(), "False"]
+    assert lines == [*descriptions("models").values(), "False"]
     assert all(line.endswith(".") for line in lines[:-1])
 
 
@@ -350,9 +352,9 @@ def test_descriptions_are_the_first_lines_of_the_classes():
     from consort.models.cnn4 import Cnn4
     from consort.models.resnet import ResNet
 
-    assert describe_models().keys() == ENCODERS.keys()
-    assert describe_models()["cnn4"] == Cnn4.__doc__
-    assert describe_models()["resnet"] == ResNet.__doc__.splitlines()[0]
+    assert descriptions("models").keys() == ENCODERS.keys()
+    assert descriptions("models")["cnn4"] == Cnn4.__doc__.splitlines()[0]
+    assert descriptions("models")["resnet"] == ResNet.__doc__.splitlines()[0]
 
 
 def test_building_and_stepping_imports_neither_transformers_nor_the_compiler():

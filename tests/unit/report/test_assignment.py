@@ -66,7 +66,7 @@ def test_one_of_several_models_for_all(assignment, rows, idle):
 
 
 def test_the_only_model_in_use_is_named(assignment):
-    sentence = "all clients chose model 2: the other models are idle"
+    sentence = "all clients chose model 2: the other models are not used"
     assert str(assignment(*chose([2, 2]), *weighed(3))) == sentence
 
 
@@ -88,5 +88,5 @@ def test_a_sentence_per_algorithm(tmp_path):
         load_run(tmp_path / f"{name}-{seed}", algorithm=name, seed=seed, notes=rows)
         for (name, seed), rows in notes.items()
     ]
-    ending = "all clients chose the same model in the last round, the other models are idle"
+    ending = "all clients chose the same model in the last round, the other models are not used"
     assert idle_models(runs) == [f"stuck, seeds 0, 2: {ending}", f"alone, seed 4: {ending}"]

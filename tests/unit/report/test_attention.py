@@ -1,16 +1,16 @@
-"""Who attends to whom, and what is taken from others."""
+"""Attention matrix, and what is taken from others."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.report.sample import load_run
-from tests.unit.report.test_noted import figures, folds, titles
+from tests.unit.report.test_algorithm_notes import figures, folds, titles
 
 from consort.core.row import Row
-from consort.report.attention import attention_map, names_in, taken_from_others
-from consort.report.noted import other_notes
-from consort.report.noted import taken_from_others as section
-from consort.report.study import Study
+from consort.report.algorithm_notes import attention_between_clients as section
+from consort.report.algorithm_notes import other_notes
+from consort.report.attention import attention_map, attention_to_others, names_in
+from consort.report.run_set import RunSet
 
 SHARES = {1: {"a": (0.5, 0.5), "b": (0.5, 0.5)}, 2: {"a": (0.7, 0.3), "b": (0.4, 0.6)}}
 """By round: how much a and b attend to a and to b."""
@@ -27,12 +27,12 @@ def notes(rounds=(1, 2)):
             yield Row(round_, "weight_of_others", 3 * weight, client, part="decoders.seg.last")
 
 
-def study(folder, **how):
-    return Study.of([load_run(folder, algorithm="fedhca2", clients=2, notes=notes(**how))])
+def run_set(folder, **how):
+    return RunSet.of([load_run(folder, algorithm="fedhca2", clients=2, notes=notes(**how))])
 
 
 def test_the_map_is_of_the_last_round_and_the_slider_of_all(tmp_path):
-    shares = study(tmp_path).first.notes("attention")
+    shares = run_set(tmp_path).first.notes("attention")
     names = names_in(shares)
     assert names == ["a/seg", "b/seg"]
     drawn = attention_map(shares, names, [1, 2])
@@ -47,7 +47,7 @@ def test_the_map_is_of_the_last_round_and_the_slider_of_all(tmp_path):
 
 
 def test_even_shares_stay_pale(tmp_path):
-    shares = study(tmp_path, rounds=[1]).first.notes("attention")
+    shares = run_set(tmp_path, rounds=[1]).first.notes("attention")
     drawn = attention_map(shares, names_in(shares), [1])
     trace = drawn["data"][0]
     assert (trace["zmin"], trace["zmax"]) == pytest.approx((0.45, 0.55))
@@ -55,8 +55,8 @@ def test_even_shares_stay_pale(tmp_path):
 
 
 def test_what_goes_to_anybody_else(tmp_path):
-    shares = study(tmp_path).first.notes("attention")
-    found = taken_from_others(shares, names_in(shares))
+    shares = run_set(tmp_path).first.notes("attention")
+    found = attention_to_others(shares, names_in(shares))
     assert found[1] == {"a/seg": 0.5, "b/seg": 0.5}
     assert found[2] == pytest.approx({"a/seg": 0.3, "b/seg": 0.4})
 
@@ -64,17 +64,17 @@ def test_what_goes_to_anybody_else(tmp_path):
 def test_who_was_absent_has_no_cell(tmp_path):
     rows = [Row(1, "attention", 1.0, part="a → a"), Row(2, "attention", 1.0, part="b → b")]
     run = load_run(tmp_path, notes=rows)
-    assert taken_from_others(run.notes("attention"), ["a", "b"]) == {1: {"a": 0}, 2: {"b": 0}}
-    (_, _, html) = section(Study.of([run])).partition("Who attends")
+    assert attention_to_others(run.notes("attention"), ["a", "b"]) == {1: {"a": 0}, 2: {"b": 0}}
+    (_, _, html) = section(RunSet.of([run])).partition("Attention matrix")
     assert figures(html)[0]["data"][0]["z"] == [[None, None], [None, 1]]
 
 
 def test_the_section_has_weights_over_time_too(tmp_path):
-    of_run = study(tmp_path)
+    of_run = run_set(tmp_path)
     html = section(of_run)
-    assert folds(html) == [("fedhca2, seed 0: who attends to whom and learnt weights", True)]
+    assert folds(html) == [("fedhca2, seed 0: attention and learnt weights", True)]
     assert titles(html) == [
-        "Who attends to whom",
+        "Attention matrix",
         "Attention to others",
         "Weight of others, encoder",
         "Weight of others, decoders (mean over layers)",
@@ -92,9 +92,9 @@ def test_the_section_has_weights_over_time_too(tmp_path):
 def test_the_figures_are_such_as_plotly_accepts(tmp_path):
     from plotly.graph_objects import Figure
 
-    for figure in figures(section(study(tmp_path))):
+    for figure in figures(section(run_set(tmp_path))):
         Figure(figure)
 
 
 def test_nothing_where_nothing_was_noted(tmp_path):
-    assert section(Study.of([load_run(tmp_path)])) == ""
+    assert section(RunSet.of([load_run(tmp_path)])) == ""

@@ -18,10 +18,10 @@ from consort.domains.scenes.tasks.dense import IGNORED
 from consort.experiment.loading import recipe_of
 from consort.experiment.opening import open_run
 from consort.experiment.preparation import prepare_run
-from consort.report.answers import IMAGES, alike, answers, subjects
 from consort.report.examples import examples
-from consort.report.looks import LOOKS
-from consort.report.study import Study
+from consort.report.predictions import IMAGES, comparable_runs, predictions, shown_clients
+from consort.report.rendering import RENDERERS
+from consort.report.run_set import RunSet
 from consort.results.result import Result
 from consort.use.trained import reported_model
 
@@ -55,7 +55,7 @@ def root(tmp_path_factory):
 
 
 def study_of(root):
-    return Study.of([Result.load(root / name) for name in NAMES])
+    return RunSet.of([Result.load(root / name) for name in NAMES])
 
 
 @cache
@@ -78,19 +78,19 @@ def unbroken(html):
 
 
 def test_one_client_of_each_group_and_training_alone_first(root):
-    study = study_of(root)
-    assert subjects(study.first) == ["parts-0", "several-0"]
-    assert list(alike(study)) == ["local_only", "fedavg_parts"]
-    html = examples(study)
+    run_set = study_of(root)
+    assert shown_clients(run_set.first) == ["parts-0", "several-0"]
+    assert list(comparable_runs(run_set)) == ["local_only", "fedavg_parts"]
+    html = examples(run_set)
     assert re.findall(r"<h3>(.*?)</h3>", html) == [
         "parts of parts-0, miou",
         "segment of several-0, miou",
         "depth of several-0, rmse",
     ]
-    columns = re.findall(r"<figcaption><div>(\w+)</div><span>(.*?)</span>", unbroken(html))
-    names = ["input", "truth", "local_only", "fedavg_parts"]
+    columns = re.findall(r"<figcaption><div>([\w ]+)</div><span>(.*?)</span>", unbroken(html))
+    names = ["input", "ground truth", "local_only", "fedavg_parts"]
     assert [name for name, _ in columns] == names * 3
-    value = study.first.clients_at(1, "parts")["parts-0"]
+    value = run_set.first.clients_at(1, "parts")["parts-0"]
     assert columns[3][1] == f"{value:.3f}"
     assert len(pictures(html)) == 3 * 4 * IMAGES
 
@@ -102,13 +102,13 @@ def test_the_pictures_are_of_the_test_images_and_their_labels(root):
     inputs = ((test.inputs[0] - low) / (high - low) * 255).byte().permute(1, 2, 0).numpy()
     drawn = shown["segment, input, image 1"].astype(int)
     assert abs(drawn - inputs).mean() < 8  # with fewer colours
-    truth = LOOKS["Segmentation"].truth(test.targets["segment"][:1], (32, 32))[0]
+    truth = RENDERERS["Segmentation"].truth(test.targets["segment"][:1], (32, 32))[0]
     expected = (truth * 255).round().byte().permute(1, 2, 0).numpy()
-    assert (shown["segment, truth, image 1"] == expected).all()
+    assert (shown["segment, ground truth, image 1"] == expected).all()
 
 
 def test_the_answers_are_those_of_the_reported_model(root):
-    found = answers(study_of(root)).found["several-0"]["fedavg_parts"]
+    found = predictions(study_of(root)).found["several-0"]["fedavg_parts"]
     run = open_run(root / "fedavg_parts").run
     model = reported_model(run, "several-0").model.eval()
     test, tasks = run.federation.data("several-0").test, run.federation.members["several-0"].tasks
@@ -123,7 +123,7 @@ def test_images_without_any_label_are_not_shown(root):
     test = federation(root / NAMES[0]).data("parts-0").test.targets["parts"]
     blank = (test == IGNORED).flatten(1).all(1)
     assert bool(blank[: IMAGES + 1].any())  # else this says nothing
-    shown = answers(study_of(root)).found["parts-0"]["local_only"].test.targets["parts"]
+    shown = predictions(study_of(root)).found["parts-0"]["local_only"].test.targets["parts"]
     assert torch.equal(shown, test[~blank][:IMAGES])
 
 
@@ -132,11 +132,11 @@ def test_a_run_without_checkpoints_is_left_out_in_words(root, tmp_path):
     for file in (copy / "local_only").glob("round-*.ckpt"):
         file.unlink()
     html = examples(study_of(copy))
-    assert "No pictures of local_only: " in html
-    assert "there is no checkpoint any more" in html
+    assert "No predictions of local_only: " in html
+    assert "its checkpoint is gone" in html
     assert "<div>fedavg_<wbr>parts</div>" in html
-    names = re.findall(r"<figcaption><div>(\w+)<", unbroken(html))
-    assert names[:3] == ["input", "truth", "fedavg_parts"]
+    names = re.findall(r"<figcaption><div>([\w ]+)<", unbroken(html))
+    assert names[:3] == ["input", "ground truth", "fedavg_parts"]
 
 
 def test_without_the_data_there_is_only_the_reason(root, tmp_path):
@@ -147,9 +147,9 @@ def test_without_the_data_there_is_only_the_reason(root, tmp_path):
         about["recipe"]["data"] = {"name": "taskonomy"}
         path.write_text(json.dumps(about | {"data": str(tmp_path / "nowhere")}))
     html = examples(study_of(copy))
-    assert len(re.findall(r"No pictures of \w+: .*?nowhere", html)) == 2
+    assert len(re.findall(r"No predictions of \w+: .*?nowhere", html)) == 2
     assert "<img" not in html
-    assert "lilac" not in html
+    assert "Lilac" not in html
 
 
 def test_clients_of_a_server_keep_their_images(root, tmp_path):
@@ -162,7 +162,7 @@ def test_clients_of_a_server_keep_their_images(root, tmp_path):
 def test_another_seed_has_other_images(root, tmp_path):
     prepare_run(recipe(), "fedavg_parts", 1, tmp_path / "other").go()
     runs = [Result.load(tmp_path / "other"), Result.load(root / "local_only")]
-    assert list(alike(Study.of(runs))) == ["fedavg_parts"]
+    assert list(comparable_runs(RunSet.of(runs))) == ["fedavg_parts"]
 
 
 def test_a_report_changes_nothing_in_the_folder(root):

@@ -8,11 +8,11 @@ import re
 
 import pytest
 from tests.unit.report.sample import load_run
-from tests.unit.report.test_noted import figures
+from tests.unit.report.test_algorithm_notes import figures
 
 from consort.core.row import Row
 from consort.report.gain import Gain, gain
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.gains import client_scores, gain_over, gains_apart, scores
 from consort.results.result import Result
 from consort.run.history import History
@@ -55,7 +55,7 @@ def result(folder, algorithm, seed, values):
 
 
 def study_of(folder, values=VALUES):
-    return Study.of(
+    return RunSet.of(
         [
             result(folder, algorithm, seed, of_seed)
             for algorithm, seeds in values.items()
@@ -151,8 +151,8 @@ def test_nothing_without_a_run_alone_or_without_others(tmp_path):
 
 def test_of_many_clients_groups_are_shown(tmp_path):
     many = {f"c{number}": {"seg": 0.5} for number in range(61)}
-    study = study_of(tmp_path, {"alone": [many], "ours": [many]})
-    for run in study.runs:
+    run_set = study_of(tmp_path, {"alone": [many], "ours": [many]})
+    for run in run_set.runs:
         for client in run.clients.values():
             client["group"] = "all"
-    assert figures(gain(study))[1]["data"][0]["y"] == ["all seg"]
+    assert figures(gain(run_set))[1]["data"][0]["y"] == ["all seg"]

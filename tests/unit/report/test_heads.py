@@ -1,15 +1,15 @@
-"""Pictures of algorithms with several heads."""
+"""Plots for algorithms with several heads."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.report.sample import load_run
-from tests.unit.report.test_noted import figures, folds, titles
+from tests.unit.report.test_algorithm_notes import figures, folds, titles
 
 from consort.core.row import Row
+from consort.report.algorithm_notes import noted_curves, other_notes
 from consort.report.heads import WEIGHT_TITLE, taken_together
-from consort.report.noted import noted_curves, other_notes
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 
 TASKS = {
     "identify": {"metric": "accuracy", "higher_is_better": True},
@@ -29,14 +29,14 @@ def notes():
             yield Row(round_, "task_weight", 1 - weight, f"client-{client}", part="identify")
 
 
-def study(folder):
-    return Study.of(
+def run_set(folder):
+    return RunSet.of(
         [load_run(folder, algorithm="fedmh", tasks=TASKS, clients=2, rounds=3, notes=notes())]
     )
 
 
 def test_combinations_are_counted_over_rounds_and_clients(tmp_path):
-    run = study(tmp_path).first
+    run = run_set(tmp_path).first
     taken = {task: run.notes("updates_taken")[task] for task in ("identify", "detect")}
     (trace,) = taken_together(taken)["data"]
     assert trace["x"] == trace["y"] == ["0", "1", "2"]
@@ -44,7 +44,7 @@ def test_combinations_are_counted_over_rounds_and_clients(tmp_path):
 
 
 def test_what_tasks_weigh_is_a_curve_over_the_rounds(tmp_path):
-    figure = noted_curves(study(tmp_path), "task_weight")
+    figure = noted_curves(run_set(tmp_path), "task_weight")
     lines = {t["name"]: t for t in figure["data"] if t.get("showlegend", True)}
     assert lines.keys() == {"detect", "identify"}
     assert lines["detect"]["x"] == [1, 2, 3]
@@ -53,14 +53,14 @@ def test_what_tasks_weigh_is_a_curve_over_the_rounds(tmp_path):
 
 
 def test_the_section_has_all_pictures_and_each_once(tmp_path):
-    html = other_notes(study(tmp_path))
+    html = other_notes(run_set(tmp_path))
     assert titles(html) == [
         WEIGHT_TITLE,
-        "Which updates were taken together",
-        "Updates taken into the head of identify, by client and round",
-        "Updates taken into the head of detect, by client and round",
-        "Weight of identify in a step, by client and round",
-        "Weight of detect in a step, by client and round",
+        "Combinations of updates",
+        "Updates used for the head of identify, by client and round",
+        "Updates used for the head of detect, by client and round",
+        "Weight of identify in a training step, by client and round",
+        "Weight of detect in a training step, by client and round",
     ]
     assert folds(html) == [("fedmh, seed 0: tasks and heads", True)]
     identify = figures(html)[2]["data"][0]
@@ -70,7 +70,7 @@ def test_the_section_has_all_pictures_and_each_once(tmp_path):
 def test_algorithms_without_a_search_have_no_map_of_it(tmp_path):
     weights = [row for row in notes() if row.metric == "task_weight"]
     runs = [load_run(tmp_path, algorithm="fedmh", tasks=TASKS, clients=2, rounds=3, notes=weights)]
-    assert "updates" not in other_notes(Study.of(runs))
+    assert "updates" not in other_notes(RunSet.of(runs))
 
 
 def test_weights_that_never_change_are_a_curve_only(tmp_path):
@@ -78,4 +78,4 @@ def test_weights_that_never_change_are_a_curve_only(tmp_path):
         Row(r, "task_weight", 1.0, f"client-{c}", part="detect") for r in (1, 2, 3) for c in (0, 1)
     ]
     runs = [load_run(tmp_path, algorithm="sum", tasks=TASKS, clients=2, rounds=3, notes=weights)]
-    assert titles(other_notes(Study.of(runs))) == [WEIGHT_TITLE]
+    assert titles(other_notes(RunSet.of(runs))) == [WEIGHT_TITLE]

@@ -1,4 +1,4 @@
-"""Pictures of how unlike clients are show what is unlike."""
+"""Plots of heterogeneity show where clients differ."""
 
 from __future__ import annotations
 

@@ -61,9 +61,9 @@ def test_a_page_about_one_run(single, tmp_path):
     assert menu(page) == [
         "Summary",
         "Tasks",
-        "Curves",
+        "Learning curves",
         "Clients",
-        "Traffic",
+        "Communication",
         "Time",
         "Federation",
         "Settings",
@@ -79,24 +79,24 @@ def test_what_was_noted_has_sections_of_its_own(tmp_path):
     run = load_run(tmp_path / "run", algorithm="fedfew", notes=model_notes())
     page = own_part(write_report([run], tmp_path / "report.html"))
     before, *noted, after = menu(page)[3:7]
-    assert (before, after) == ("Clients", "Traffic")
-    assert noted == ["Who uses which model", "Noted by the algorithm"]
-    assert 'id="who-uses-which-model"' in page
+    assert (before, after) == ("Clients", "Communication")
+    assert noted == ["Model assignment", "Algorithm diagnostics"]
+    assert 'id="model-assignment"' in page
 
 
 def test_algorithms_are_compared_client_by_client(single, several, tmp_path):
     def strips(runs):
         page = own_part(write_report(runs, tmp_path / "report.html"))
-        return re.findall("<h3>([^<]*: client by client)</h3>", page)
+        return re.findall("<h3>([^<]*: single clients)</h3>", page)
 
-    assert strips(several) == ["shape: client by client", "depth: client by client"]
+    assert strips(several) == ["shape: single clients", "depth: single clients"]
     assert strips([single]) == []
 
 
 def test_a_page_about_several_runs(several, tmp_path):
     page = own_part(write_report(several, tmp_path / "report.html"))
     assert "2 algorithms · 2 seeds · 6 clients · 2 tasks · 10 rounds" in page
-    assert "other runs divide the data in another way" in page
+    assert "other runs partition the data differently" in page
 
 
 def test_every_figure_is_one_that_plotly_accepts(single, several, tmp_path):
@@ -184,7 +184,7 @@ def test_a_run_that_is_still_going(tmp_path):
 
 def test_a_run_that_sends_nothing(tmp_path):
     run = load_run(tmp_path / "run", roles={})
-    assert "Nothing was sent." in own_part(write_report([run], tmp_path / "report.html"))
+    assert "No tensors were sent." in own_part(write_report([run], tmp_path / "report.html"))
 
 
 def test_a_thousand_clients_make_a_small_page(tmp_path):
@@ -209,7 +209,7 @@ def test_a_page_that_cannot_be_written(single, tmp_path):
 def test_the_federation_before_training(tmp_path):
     told = description(6)
     page = own_part(write_inspection(told, tmp_path / "inspect.html"))
-    assert menu(page) == ["Overview", "Who holds what", "Tasks, models, groups", "Settings"]
+    assert menu(page) == ["Overview", "Data of the clients", "Tasks, models and groups", "Settings"]
     assert told["partition"] in page
     assert "<dt>Clients</dt><dd>6</dd>" in page
     assert "<dt>Size skew</dt>" in page

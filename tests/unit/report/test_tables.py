@@ -10,7 +10,7 @@ from tests.unit.report.sample import TASKS, load_run
 
 from consort.report.headline import headline, headline_tiles
 from consort.report.numbers import UNKNOWN
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
 from consort.results.published import Published
 from consort.results.table import compare_table
@@ -75,7 +75,7 @@ def test_tiles_of_one_run(tmp_path):
 
 
 def test_every_task_with_every_model(runs):
-    page = task_table(Study.of(runs))
+    page = task_table(RunSet.of(runs))
     assert [row[0] + " " + row[2] + " " + row[3] for row in rows(page)] == [
         "shape fedavg global ●",
         "shape ditto global",
@@ -89,7 +89,7 @@ def test_every_task_with_every_model(runs):
 
 
 def test_every_client_with_every_task(runs):
-    page = client_table(Study.of(runs))
+    page = client_table(RunSet.of(runs))
     known = runs[0].clients
     assert len(rows(page)) == sum(len(client["tasks"]) for client in known.values())
     assert heads(page)[-4:] == ["fedavg", "fedavg, best", "ditto", "ditto, best"]
@@ -106,22 +106,22 @@ def test_every_client_with_every_task(runs):
 def test_a_client_that_was_not_evaluated_has_no_value(tmp_path):
     run = load_run(tmp_path / "run", tasks=SHAPE)
     run.clients["stranger"] = run.clients["client-0"]
-    assert rows(client_table(Study.of([run])))[-1][-2:] == [UNKNOWN, UNKNOWN]
+    assert rows(client_table(RunSet.of([run])))[-1][-2:] == [UNKNOWN, UNKNOWN]
 
 
 def test_very_many_clients_are_cut_and_said_so(tmp_path):
     run = load_run(tmp_path / "run", tasks=SHAPE, clients=1001, rounds=1)
-    page = client_table(Study.of([run]))
+    page = client_table(RunSet.of([run]))
     assert len(rows(page)) == 1000
-    assert "The first 1,000 of 1,001 lines" in page
+    assert "The first 1,000 of 1,001 rows" in page
 
 
 def test_traffic_time_and_runs(runs):
-    study = Study.of(runs)
-    assert [row[:2] for row in rows(traffic_table(study))][:3] == [
+    run_set = RunSet.of(runs)
+    assert [row[:2] for row in rows(traffic_table(run_set))][:3] == [
         ["fedavg", "encoder"],
         ["fedavg", "heads"],
         ["fedavg", "buffers"],
     ]
-    assert rows(time_table(study))[0][-1] == "410"
-    assert rows(run_table(study))[1][:3] == ["fedavg", "1", "10 of 10"]
+    assert rows(time_table(run_set))[0][-1] == "410"
+    assert rows(run_table(run_set))[1][:3] == ["fedavg", "1", "10 of 10"]

@@ -19,7 +19,7 @@ from consort.report.numbers import UNKNOWN
 from consort.results.result import Result
 from consort.results.table import compare_table
 
-COLUMN = "After local training"
+COLUMN = "After fine-tuning"
 
 
 def tuned(round_, value, client="a", **where):
@@ -159,7 +159,7 @@ def test_the_tiles_of_one_run_show_it(tmp_path):
     assert "tuned" not in headline_tiles(compare_table([plain]))
     both = load_run(tmp_path / "both", tasks=tasks, models=("global", "tuned"))
     page = headline_tiles(compare_table([both]))
-    assert "Test accuracy, tuned" in page
+    assert "Test accuracy, fine-tuned" in page
     assert f"<dd>{both.value('tuned_accuracy'):.3f}</dd>" in page
 
 
@@ -179,7 +179,9 @@ def test_the_command_shows_both_sides_of_local_training(tmp_path):
     head = next(line for line in outcome.out.splitlines() if "algorithm" in line)
     columns = [cell.strip() for cell in head.strip("┃").split("┃")]
     assert columns == ["algorithm", "metric", "last", "best", "worst", "tuned", "MiB", "s"]
-    assert "tuned: after local training before the test" in " ".join(outcome.out.split())
+    assert "tuned: after fine-tuning on each client before the test" in " ".join(
+        outcome.out.split()
+    )
     for name in ("fedavg", "ditto"):
         value = Result.load(out / name / "seed-0").value("tuned_accuracy")
         assert line_of(name, outcome.out)[columns.index("tuned")] == f"{value:.3f}"

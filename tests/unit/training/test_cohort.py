@@ -15,6 +15,7 @@ from consort.algorithms.fedprox import FedProx
 from consort.core.algorithm import batchable, on_client
 from consort.core.messages import Call, Each
 from consort.core.params import Params
+from consort.core.plugins import Entry, entries
 from consort.core.wire import encode
 from consort.data.examples import Examples, Splits
 from consort.engines import host as host_module
@@ -23,7 +24,6 @@ from consort.engines.states import StateStore
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.inputs import number_count
-from consort.models.registry import ENCODERS
 from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.cohort import Cohort, can_be_stacked, split_content, stack_payloads
@@ -50,8 +50,10 @@ class Forgetful(nn.Module):
 
 @pytest.fixture
 def unstackable(monkeypatch):
-    monkeypatch.setitem(ENCODERS, "normed", "tests.helpers:Normed")
-    monkeypatch.setitem(ENCODERS, "forgetful", "tests.unit.training.test_cohort:Forgetful")
+    monkeypatch.setitem(entries("models"), "normed", Entry("tests.helpers:Normed"))
+    monkeypatch.setitem(
+        entries("models"), "forgetful", Entry("tests.unit.training.test_cohort:Forgetful")
+    )
 
 
 def federation(together, sizes=SIZES, tasks=None, model=MLP):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.use.signed import signed_recipe, signed_run
 
-from consort.use.samples import leave_samples
+from consort.use.samples import write_samples
 
 
 @pytest.fixture(scope="session")
@@ -16,4 +16,4 @@ def run(tmp_path_factory):
 def samples(tmp_path_factory):
     """Pictures of a user of that run."""
     folder = tmp_path_factory.mktemp("samples")
-    return leave_samples(signed_recipe(folder), 0, folder)
+    return write_samples(signed_recipe(folder), 0, folder)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consort.errors import Failure
-from consort.use.calibration import calibrated, similarity, threshold
+from consort.use.calibration import calibration_scores, similarity, threshold
 from consort.use.trained import trained_model
 
 scores = st.lists(st.floats(-1, 1).map(lambda x: round(x, 2)), min_size=1, max_size=12)
@@ -63,9 +63,9 @@ def test_without_signatures_there_is_no_threshold():
 
 def test_the_calibration_of_a_client_is_over_its_own_validation_signatures(run):
     trained = trained_model(run, "client-1")
-    found = calibrated(trained.model, trained.data)
+    found = calibration_scores(trained.model, trained.data)
     truth = trained.data.validation.targets["detect"].bool()
     assert len(found["1"]["genuine"]) == 3 * truth.sum()
     assert len(found["1"]["forged"]) == 3 * (~truth).sum()
-    assert calibrated(trained.model, trained.data) == found
+    assert calibration_scores(trained.model, trained.data) == found
     assert max(map(int, found)) <= 12

@@ -19,8 +19,8 @@ from consort.experiment.preparation import prepare_run
 from consort.models.combined import Encoders
 from consort.use import export as exporting
 from consort.use.export import export
-from consort.use.facts import Facts
-from consort.use.formats import Usable, read_model
+from consort.use.formats import LoadedModel, read_model
+from consort.use.metadata import ModelMetadata
 from consort.use.trained import trained_model
 
 
@@ -31,8 +31,8 @@ def test_a_file_computes_the_same_for_batches_of_any_size(run, client, suffix, t
     assert exported.difference < 1e-5
     trained = trained_model(run, client)
     assert exported.examples == len(trained.data.test)
-    facts, apply = read_model(path)
-    assert facts == exported.facts
+    metadata, apply = read_model(path)
+    assert metadata == exported.metadata
     for inputs in (trained.data.train.inputs, trained.data.test.inputs[:1]):
         with torch.inference_mode():
             found, expected = apply(inputs), trained.model.eval()(inputs)
@@ -43,26 +43,30 @@ def test_a_file_computes_the_same_for_batches_of_any_size(run, client, suffix, t
 
 
 def test_the_facts_say_what_goes_in_and_what_comes_out(run, tmp_path):
-    facts = export(run, "client-1", tmp_path / "model.pt").facts
-    assert (facts.client, facts.algorithm, facts.seed, facts.round) == (
+    metadata = export(run, "client-1", tmp_path / "model.pt").metadata
+    assert (metadata.client, metadata.algorithm, metadata.seed, metadata.round) == (
         "client-1", "local_only", 0, 2,
     )  # fmt: skip
-    assert facts.data == "synthetic_signatures"
-    assert facts.shape == (1, 32, 48)
-    assert facts.outputs == ("features", "identify", "detect")
-    assert facts.scan == Scan((32, 48), cleaned=False)
-    assert Facts.of_json(facts.to_json()) == facts
-    scanned = replace(facts, scan=Scan((8, 9), (10, 11)))
-    assert Facts.of_json(scanned.to_json()) == scanned
+    assert metadata.data == "synthetic_signatures"
+    assert metadata.shape == (1, 32, 48)
+    assert metadata.outputs == ("features", "identify", "detect")
+    assert metadata.scan == Scan((32, 48), cleaned=False)
+    assert ModelMetadata.of_json(metadata.to_json()) == metadata
+    scanned = replace(metadata, scan=Scan((8, 9), (10, 11)))
+    assert ModelMetadata.of_json(scanned.to_json()) == scanned
     with pytest.raises(Refused):
-        Facts.of_json(json.dumps({"client": "me"}))
+        ModelMetadata.of_json(json.dumps({"client": "me"}))
 
 
 def test_any_model_can_be_exported(tmp_path):
     recipe = load_recipe(write_recipe(tmp_path))
     prepare_run(recipe, "fedavg", 0, tmp_path / "run").go()
-    facts = export(tmp_path / "run", "client-2", tmp_path / "model.pt").facts
-    assert (facts.outputs, facts.scan, facts.calibration) == (("features", "classify"), None, None)
+    metadata = export(tmp_path / "run", "client-2", tmp_path / "model.pt").metadata
+    assert (metadata.outputs, metadata.scan, metadata.calibration) == (
+        ("features", "classify"),
+        None,
+        None,
+    )
 
 
 SCENES = """
@@ -100,7 +104,7 @@ def test_models_start_from_an_encoder_that_was_exported(scenes, tmp_path):
     exported = export(scenes, "some-0", path)
     assert exported.encoder
     with safe_open(path, "pt") as file:
-        assert Facts.of_json(file.metadata()["consort"]) == exported.facts
+        assert ModelMetadata.of_json(file.metadata()["consort"]) == exported.metadata
     encoder = ConvPyramid((3, 32, 32), widths=(4, 6), channels=8, weights=str(path))
     expected = trained_model(scenes, "some-0").model.encoder.state_dict()
     for name, value in encoder.state_dict().items():
@@ -145,15 +149,15 @@ def test_two_models_that_share_the_tasks_are_one_file(divided, suffix, tmp_path)
 
 
 def test_two_encoders_are_not_written_as_one(divided, tmp_path):
-    with pytest.raises(Failure, match="two models share the tasks of some-0"):
+    with pytest.raises(Failure, match="some-0 has two models"):
         export(divided, "some-0", tmp_path / "encoder.safetensors")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch):
     def off_by_a_little(path):
-        facts, apply = read_model(path)
-        return Usable(facts, lambda inputs: tuple(one + 2e-4 for one in apply(inputs)))
+        metadata, apply = read_model(path)
+        return LoadedModel(metadata, lambda inputs: tuple(one + 2e-4 for one in apply(inputs)))
 
     monkeypatch.setattr(exporting, "read_model", off_by_a_little)
     with pytest.raises(Failure, match=r"was not written: .* by 0\.0002, more than 0\.0001"):
@@ -162,7 +166,7 @@ def test_a_file_that_computes_something_else_is_not_kept(run, tmp_path, monkeypa
 
 
 def test_what_cannot_be_exported(run, tmp_path):
-    with pytest.raises(UsageError, match=r"ends in \.pt \(TorchScript\) or \.onnx"):
+    with pytest.raises(UsageError, match=r"ends in \.pt \(TorchScript\), \.onnx"):
         export(run, "client-0", tmp_path / "model.pkl")
     with pytest.raises(UsageError, match="no client 'client-7': did you mean 'client-"):
         export(run, "client-7", tmp_path / "model.pt")
@@ -179,7 +183,7 @@ def test_a_file_that_is_no_model(tmp_path):
         with pytest.raises(UsageError, match="there is no file"):
             read_model(tmp_path / name)
         (tmp_path / name).write_bytes(b"not a model")
-        with pytest.raises(UsageError, match=f"{name} cannot be read as a model"):
+        with pytest.raises(UsageError, match=f"{name} is not a model file or is damaged"):
             read_model(tmp_path / name)
 
 
@@ -187,5 +191,5 @@ def test_a_model_from_elsewhere_says_nothing_about_itself(tmp_path):
     path = tmp_path / "model.pt"
     with pytest.warns(DeprecationWarning, match="torch.jit"):
         torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), str(path))
-    with pytest.raises(UsageError, match="what it says about itself cannot be read"):
+    with pytest.raises(UsageError, match="its metadata cannot be read"):
         read_model(path)

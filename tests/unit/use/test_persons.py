@@ -43,10 +43,12 @@ def test_a_template_holds_the_features_of_the_references_as_the_run_sees_them(
         expected = trained.model.eval().encoder(trained.data.train.inputs[chosen])
     np.testing.assert_allclose(kept.references, expected[: len(kept.references)], atol=1e-5)
     lowest, errors = threshold(
-        read_model(template.parent / kept.terms.model).facts.calibration, len(kept.references), None
+        read_model(template.parent / kept.metadata.model).metadata.calibration,
+        len(kept.references),
+        None,
     )
-    assert (kept.terms.user, kept.terms.threshold) == ("Ada", lowest)
-    assert (kept.terms.far, kept.terms.frr) == (errors.far, errors.frr)
+    assert (kept.metadata.user, kept.metadata.threshold) == ("Ada", lowest)
+    assert (kept.metadata.far, kept.metadata.frr) == (errors.far, errors.frr)
 
 
 def test_a_reference_is_recognised_and_another_drawing_is_not(template, references, tmp_path):
@@ -61,7 +63,7 @@ def test_a_reference_is_recognised_and_another_drawing_is_not(template, referenc
 
 def test_a_lower_far_asks_for_more_likeness(run, samples, references, tmp_path):
     thresholds = [
-        enroll(run, samples.client, "Ada", references, tmp_path / "t", far).terms.threshold
+        enroll(run, samples.client, "Ada", references, tmp_path / "t", far).metadata.threshold
         for far in (1, 0.5, 0.1, 0)
     ]
     assert thresholds == sorted(thresholds)
@@ -73,7 +75,7 @@ def test_an_exported_file_serves_as_well_as_the_run(run, samples, references, te
     enroll(tmp_path / "model.pt", None, "Ada", references, tmp_path / "other.template")
     one, other = (Template.load(path) for path in (template, tmp_path / "other.template"))
     assert (one.references == other.references).all()
-    assert one.terms.threshold == other.terms.threshold
+    assert one.metadata.threshold == other.metadata.threshold
     with pytest.raises(UsageError, match=f"is the model of {samples.client}, not of nobody"):
         enroll(tmp_path / "model.pt", "nobody", "Ada", references, tmp_path / "x")
 
@@ -86,18 +88,20 @@ def test_model_and_template_can_be_moved_together_or_apart(run, samples, referen
     here.rename(there)
     assert verify(there / "ada.template", references[0]).score == score
     (there / "model.pt").rename(tmp_path / "elsewhere.pt")
-    with pytest.raises(UsageError, match=r"model is not at .*model\.pt: say where with --model"):
+    with pytest.raises(
+        UsageError, match=r"its model .*model\.pt is missing: name the file with --model"
+    ):
         verify(there / "ada.template", references[0])
     moved = verify(there / "ada.template", references[0], tmp_path / "elsewhere.pt")
     assert moved.score == score
     export(run, "client-1" if samples.client == "client-0" else "client-0", there / "model.pt")
-    with pytest.raises(UsageError, match="was made with another model than"):
+    with pytest.raises(UsageError, match="was created with another model than"):
         verify(there / "ada.template", references[0])
 
 
 @pytest.mark.parametrize("count", [0, 13])
 def test_too_few_or_too_many_references(run, samples, references, count, tmp_path):
-    with pytest.raises(UsageError, match=f"give 1 to 12 references, not {count}"):
+    with pytest.raises(UsageError, match=f"expected 1 to 12 references, got {count}"):
         enroll(run, samples.client, "Ada", references[:1] * count, tmp_path / "t")
 
 
@@ -107,14 +111,14 @@ def test_whose_model_it_is_must_be_said(run, references, tmp_path):
 
 
 def test_a_model_of_something_else_knows_no_signatures(run, references, tmp_path, monkeypatch):
-    monkeypatch.setattr("consort.use.export.calibrated", lambda *_: None)
+    monkeypatch.setattr("consort.use.export.calibration_scores", lambda *_: None)
     about = json.loads((run / "run.json").read_text())
     for client in about["clients"].values():
         client["scan"] = None
     other = tmp_path / "other"
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("models"))
     (other / "run.json").write_text(json.dumps(about))
-    with pytest.raises(UsageError, match="is no model of signatures: it was trained on synth"):
+    with pytest.raises(UsageError, match="is not a signature model: it was trained on synth"):
         enroll(other, "client-0", "Ada", references, tmp_path / "t")
 
 
@@ -124,9 +128,9 @@ def test_pictures_that_show_nothing_or_cannot_be_read(template, tmp_path):
     Image.new("RGB", (1, 1), "white").save(pixel)
     text.write_text("no picture")
     for path, complaint in (
-        (white, "shows no signature: the page is empty"),
-        (pixel, "shows no signature: the page is empty"),
-        (text, "cannot be read as a picture"),
+        (white, "contains no signature: the page is empty"),
+        (pixel, "contains no signature: the page is empty"),
+        (text, "cannot be read as an image"),
         (tmp_path / "missing.png", "does not exist"),
     ):
         with pytest.raises(ConsortError, match=f"{path.name} {complaint}"):
@@ -158,7 +162,7 @@ def test_a_picture_that_was_drawn_is_read_as_it_was(run, samples):
 def test_a_file_that_is_no_template(template, references):
     for content in (b"", b"nonsense", template.read_bytes()[:-5]):
         template.write_bytes(content)
-        with pytest.raises(UsageError, match="is no template: make one with `consort enroll`"):
+        with pytest.raises(UsageError, match="is not a template: create one with `consort enroll`"):
             verify(template, references[0])
     template.unlink()
     with pytest.raises(UsageError, match="there is no file"):

@@ -1,4 +1,4 @@
-"""Cutting a data set into clients."""
+"""Partitioning a data set among clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,20 @@ __all__ = ["Cut", "Share", "fingerprint", "load_partition", "partition", "save_p
 
 
 def partition(dataset: Dataset, clients: int, cut: Cut, seed: int) -> list[Share]:
-    """Who holds what: the same for the same seed, on every machine."""
+    """Divides a data set among clients; the same seed gives the same result on every machine.
+
+    Args:
+        dataset: The data set. Examples of one unit (`dataset.units`) stay together.
+        clients: The number of clients.
+        cut: The partitioning scheme and its options.
+        seed: The seed of all random choices.
+
+    Returns:
+        For each client its training, validation and test examples and its tasks.
+
+    Raises:
+        UsageError: If the data set is too small or lacks what the scheme needs.
+    """
     if dataset.units is not None:
         whole = partition(one_per_unit(dataset, dataset.units), clients, cut, seed)
         return [all_of_units(share, dataset.units) for share in whole]

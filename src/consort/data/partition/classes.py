@@ -1,4 +1,4 @@
-"""Pathological label skew: every client knows a few classes only."""
+"""Pathological label skew: every client holds examples of a few classes only."""
 
 from __future__ import annotations
 
@@ -12,10 +12,22 @@ from consort.errors import UsageError
 def classes(
     labels: NDArray[np.int64], clients: int, classes_per_client: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Exactly `classes_per_client` classes each; a class is divided evenly among its holders.
+    """Gives every client exactly `classes_per_client` classes.
 
-    All classes are held about equally often. Those nobody holds, which happens only with
-    few clients, are left out.
+    A class is divided evenly among the clients that hold it, and all classes are held about
+    equally often. With few clients some classes may be held by nobody and are left out.
+
+    Args:
+        labels: The class of each example.
+        clients: The number of clients.
+        classes_per_client: The number of classes of each client.
+        rng: The source of randomness.
+
+    Returns:
+        For each client the positions of its examples.
+
+    Raises:
+        UsageError: If there are too few classes, or too few examples of a class.
     """
     known = np.unique(labels)
     if classes_per_client > len(known):
@@ -41,7 +53,7 @@ def classes(
 def _held(
     classes: int, clients: int, classes_per_client: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Client by client the classes with the fewest holders so far, chance among equals."""
+    """Assigns to each client the classes with the fewest holders so far, ties broken at random."""
     holders = np.zeros(classes)
     held = np.empty((clients, classes_per_client), dtype=np.int64)
     for row, chance in zip(held, rng.random((clients, classes)), strict=True):

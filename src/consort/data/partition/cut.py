@@ -1,4 +1,4 @@
-"""How a data set is cut into clients, as written in a recipe."""
+"""The `[partition]` table of a recipe: how a data set is divided among clients."""
 
 from __future__ import annotations
 
@@ -15,31 +15,38 @@ from pydantic import (
 )
 
 Scheme = Literal["iid", "dirichlet", "classes", "quantity", "natural", "domain", "task"]
+"""The partitioning schemes."""
 
 SCHEME_OPTIONS: dict[str, tuple[Scheme, ...]] = {
     "alpha": ("dirichlet", "quantity"),
     "balanced": ("dirichlet",),
     "classes_per_client": ("classes",),
 }
-"""The schemes that an option belongs to."""
+"""For each option that not all schemes have, the schemes that have it."""
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+"""A share of a client's examples, between 0 and 1."""
 
 
 class Cut(BaseModel):
-    """The scheme, its options, and the parts that each client sets aside."""
+    """The partitioning scheme, its options, and the shares that each client holds out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: Scheme = "iid"
+    """The scheme, which is also the kind of heterogeneity."""
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.5
+    """The concentration of the Dirichlet distribution; smaller is more heterogeneous."""
     balanced: StrictBool = False
-    """Whether a client with its fair share of all examples gets no further classes."""
+    """Whether clients that already hold an equal share of all examples get no further classes."""
     classes_per_client: Annotated[int, Field(ge=1)] = 2
+    """The number of classes that each client holds."""
     min_examples: Annotated[int, Field(ge=1)] = 10
-    """No client has fewer examples than this, all its parts together."""
+    """The smallest number of examples of a client, counting training, validation and test."""
     validation: Fraction = 0.15
+    """The share of each client's examples held out for validation."""
     test: Fraction = 0.15
+    """The share of each client's examples held out for testing."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -52,7 +59,7 @@ class Cut(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_foreign(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is written can be read again: options of other schemes are not part of it."""
+        """Omits the options of other schemes, so that the result is valid input again."""
         return {key: value for key, value in write(self).items() if key not in self._foreign()}
 
     def _foreign(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Feature skew: every client sees one domain."""
+"""Feature skew: every client holds examples of one domain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from consort.errors import UsageError
 def domain(
     domains: NDArray[np.int64], clients: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """All examples: client i has domain number i modulo their count, shared out evenly."""
+    """Distributes all examples; client i gets domain i modulo the number of domains.
+
+    The examples of a domain are divided evenly among its clients.
+
+    Args:
+        domains: The domain of each example.
+        clients: The number of clients.
+        rng: The source of randomness.
+
+    Returns:
+        For each client the positions of its examples.
+
+    Raises:
+        UsageError: If there are fewer clients than domains.
+    """
     known = np.unique(domains)
     if clients < len(known):
         raise UsageError(f"clients = {clients}, but there are {len(known)} domains: raise clients")

@@ -1,4 +1,4 @@
-"""Clients as they are: everyone keeps what is theirs."""
+"""Natural partition: one client per owner of data, such as a writer or a hospital."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from consort.errors import UsageError
 
 
 def natural(owners: NDArray[np.int64], clients: int) -> list[NDArray[np.int64]]:
-    """One owner per client: those with the most examples, in the order of their numbers."""
+    """Makes one client of each owner; if there are more owners, of those with the most examples.
+
+    Args:
+        owners: The owner of each example.
+        clients: The number of clients.
+
+    Returns:
+        For each client, in the order of the owners' numbers, the positions of its examples.
+
+    Raises:
+        UsageError: If there are fewer owners than clients.
+    """
     known, sizes = np.unique(owners, return_counts=True)
     if clients > len(known):
         raise UsageError(

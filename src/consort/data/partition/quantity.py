@@ -1,4 +1,4 @@
-"""Quantity skew: fair samples of very different sizes."""
+"""Quantity skew: IID samples of very different sizes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from numpy.typing import NDArray
 def quantity(
     examples: int, clients: int, alpha: float, min_examples: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """All examples: `min_examples` for everyone, the rest in Dirichlet proportions.
+    """Distributes all examples: `min_examples` to each client, the rest in Dirichlet proportions.
 
-    The smaller `alpha`, the fewer clients hold most of the examples.
+    Args:
+        examples: The number of examples.
+        clients: The number of clients.
+        alpha: The concentration; the smaller, the fewer clients hold most of the examples.
+        min_examples: The smallest number of examples of a client.
+        rng: The source of randomness.
+
+    Returns:
+        For each client the positions of its examples.
     """
     spare = examples - clients * min_examples
     shares = np.cumsum(rng.dirichlet(np.full(clients, alpha)))

@@ -1,4 +1,4 @@
-"""Partitions as files, and as a short fingerprint that tells them apart."""
+"""Saving and loading partitions, and a short fingerprint to compare them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _File(BaseModel):
 
 
 def fingerprint(shares: Iterable[Share]) -> str:
-    """Sixteen hexadecimal digits that are equal only for equal partitions."""
+    """Sixteen hexadecimal digits of a hash of `shares`; equal partitions have equal ones."""
     digest = hashlib.sha256()
     for share in shares:
         parts = (share.train, share.validation, share.test)
@@ -41,7 +41,12 @@ def fingerprint(shares: Iterable[Share]) -> str:
 
 
 def save_partition(path: Path, shares_by_client: Mapping[str, Share]) -> None:
-    """Writes who holds what as JSON."""
+    """Writes a partition as JSON.
+
+    Args:
+        path: The file to write.
+        shares_by_client: The share of each client by its name.
+    """
     from consort.core.files import write_file
 
     clients = {
@@ -58,7 +63,17 @@ def save_partition(path: Path, shares_by_client: Mapping[str, Share]) -> None:
 
 
 def load_partition(path: Path) -> dict[str, Share]:
-    """Reads what `save_partition` wrote; a file that was changed since is refused."""
+    """Reads a file that `save_partition` wrote.
+
+    Args:
+        path: The file to read.
+
+    Returns:
+        The share of each client by its name.
+
+    Raises:
+        Failure: If the file does not exist, is damaged, or was changed after it was written.
+    """
     try:
         content = _File.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What one client gets of a data set, and how that is divided again."""
+"""The examples of one client, and their division into training, validation and test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """One client's examples by their positions in the data set, and the tasks it learns."""
+    """One client's examples, as positions in the data set, and the tasks it learns."""
 
     train: Numbers
     validation: Numbers
@@ -28,10 +28,20 @@ def divide(
     test: float,
     rng: np.random.Generator,
 ) -> list[tuple[Numbers, Numbers, Numbers]]:
-    """Training, validation and test examples of every client, in ascending order.
+    """Divides the examples of each client into training, validation and test.
 
-    Each of a client's labels is divided in the same proportions as the whole, to within one
-    example. Clients with three examples or more have some of each, others only train.
+    Each label of a client is divided in the same proportions as all its examples, to within one
+    example. Clients with at least three examples have some in each split; others only train.
+
+    Args:
+        parts: For each client the positions of its examples.
+        labels: The label of each example of the data set, by which splits are stratified.
+        validation: The share held out for validation.
+        test: The share held out for testing.
+        rng: The source of randomness.
+
+    Returns:
+        For each client the training, validation and test positions, in ascending order.
     """
     sizes = np.array([len(part) for part in parts])
     client = np.repeat(np.arange(len(parts)), sizes)
@@ -46,7 +56,7 @@ def divide(
 
 
 def _wanted(sizes: Numbers, validation: float, test: float) -> Numbers:
-    """How many of each client's examples train, validate and test (columns)."""
+    """The sizes of each client's training, validation and test split (columns)."""
     aside = np.maximum(np.rint(np.outer(sizes, (validation, test))).astype(np.int64), 1)
     excess = np.maximum(aside.sum(axis=1) - (sizes - 1), 0)
     aside[np.arange(len(sizes)), aside.argmax(axis=1)] -= excess
@@ -57,10 +67,10 @@ def _wanted(sizes: Numbers, validation: float, test: float) -> Numbers:
 def _by_label(
     client: Numbers, labels: Numbers, wanted: Numbers, rng: np.random.Generator
 ) -> Numbers:
-    """How many of each run of one client's examples of one label train, validate and test.
+    """The split sizes for each run of examples with the same client and label.
 
-    Exact proportions are rounded down. Of what is missing in a column, each run gets at most
-    one; those that miss most come first, so that no run is left with two for the last column.
+    Exact proportions are rounded down. The remainder of a column is given to runs one by one;
+    runs that lack most come first, so that no run has two left for the last column.
     """
     starts = np.flatnonzero(np.diff(client, prepend=-1) | np.diff(labels, prepend=-1))
     sizes, owner = np.diff(starts, append=len(client)), client[starts]

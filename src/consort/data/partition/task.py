@@ -12,11 +12,23 @@ from consort.errors import UsageError
 def task(
     examples: int, clients: int, tasks: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Client i has task number i modulo their count; each task deals out all examples anew.
+    """Gives client i task i modulo the number of tasks; each task distributes all examples anew.
 
-    So clients of one task share no example, while clients of different tasks may.
+    Clients of the same task share no examples; clients of different tasks may.
+
+    Args:
+        examples: The number of examples.
+        clients: The number of clients.
+        tasks: The number of tasks.
+        rng: The source of randomness.
+
+    Returns:
+        For each client the positions of its examples.
+
+    Raises:
+        UsageError: If there are fewer clients than tasks.
     """
     if clients < tasks:
         raise UsageError(f"clients = {clients}, but there are {tasks} tasks: raise clients")
-    decks = [iid(examples, len(range(first, clients, tasks)), rng) for first in range(tasks)]
-    return [decks[client % tasks][client // tasks] for client in range(clients)]
+    parts = [iid(examples, len(range(first, clients, tasks)), rng) for first in range(tasks)]
+    return [parts[client % tasks][client // tasks] for client in range(clients)]

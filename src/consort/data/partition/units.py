@@ -1,4 +1,4 @@
-"""Examples that belong together, such as the pairs of one finger, stay together."""
+"""Partitioning by units, such as all pairs of one finger, that must not be split up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
 
 def one_per_unit(dataset: Dataset, units: Numbers) -> Dataset:
-    """A data set with the labels of one example of every unit, and without any inputs."""
+    """Reduces a data set to one example per unit, without inputs.
+
+    Args:
+        dataset: The data set to partition.
+        units: The unit of each example.
+
+    Returns:
+        A data set whose examples stand for the units; only its labels can be used.
+    """
     import torch
 
     from consort.data.examples import Examples
@@ -32,7 +40,15 @@ def one_per_unit(dataset: Dataset, units: Numbers) -> Dataset:
 
 
 def all_of_units(share: Share, units: Numbers) -> Share:
-    """The examples of the units that a share names by their positions."""
+    """Converts a share of units to a share of examples.
+
+    Args:
+        share: Units, as positions in the result of `one_per_unit`.
+        units: The unit of each example.
+
+    Returns:
+        All examples of these units.
+    """
     _, unit = np.unique(units, return_inverse=True)
     train, validation, test = (
         np.flatnonzero(np.isin(unit, part)) for part in (share.train, share.validation, share.test)

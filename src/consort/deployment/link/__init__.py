@@ -1,7 +1,7 @@
-"""All that is used of Flower's inside, in one place: check it when flwr is upgraded.
+"""All code that depends on Flower's internals: check it whenever flwr is upgraded.
 
-Flower 1.41 would start a new process for every message. With `--isolation process` it leaves
-that to others, and these are our own processes, which live as long as the run.
+Flower 1.41 starts a new process for every message. With `--isolation process` it leaves that to
+other programs: here, to our own processes, which live as long as the run.
 """
 
 import os

@@ -1,4 +1,8 @@
-"""For a part of a message that is on its way, Flower asks again after one second, then two."""
+"""Shorter polling intervals.
+
+When a part of a message has not arrived yet, Flower asks again after one second, then two, and so
+on. That is slow for rounds that take less than a second.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ from typing import Any
 
 from flwr.supercore.inflatable import inflatable_utils
 
-_OFTEN = {"initial_backoff": 0.05, "backoff_cap": 0.5, "max_tries_per_object": None}
-"""Seconds; as long as before, which is two hours in all."""
+_INTERVALS = {"initial_backoff": 0.05, "backoff_cap": 0.5, "max_tries_per_object": None}
+"""In seconds. Without a limit of tries it gives up after two hours, as before."""
 
 
-def ask_often() -> None:
-    """In this process, it asks again at once and then twice a second."""
+def poll_often() -> None:
+    """Makes Flower ask again at once in this process, and then at least twice a second."""
     pulls: tuple[Any, ...] = (
         inflatable_utils.pull_objects,
         inflatable_utils.pull_and_inflate_object_from_tree,
     )
     for pull in pulls:
-        pull.__kwdefaults__ |= _OFTEN
+        pull.__kwdefaults__ |= _INTERVALS

@@ -1,4 +1,4 @@
-"""Flower's programs as children of this process."""
+"""Runs Flower's programs as child processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """The number of a local TCP port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -23,7 +23,17 @@ def free_port() -> int:
 def start_program(
     program: str, *arguments: str, log: Path, level: str = "INFO"
 ) -> subprocess.Popen[bytes]:
-    """A program of this Python environment, which dies with this process."""
+    """Starts a Python program that ends when this process ends.
+
+    Args:
+        program: The source code to run.
+        arguments: The command line arguments of the program.
+        log: The file for its output.
+        level: Flower's log level.
+
+    Returns:
+        The running process.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -37,12 +47,14 @@ def start_program(
 
 
 def _die_with_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for us; we end our children
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is handled by this process, which then ends its children
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def end_program(process: subprocess.Popen[bytes] | None) -> None:
-    """Ends a program, by force if it does not listen."""
+    """Terminates a process, and kills it if it has not ended after five seconds."""
     if process is None:
         return
     process.terminate()

@@ -1,4 +1,4 @@
-"""How this process talks to Flower's: with patience, as an executor, in bytes."""
+"""Connections from this process to Flower's: retries, executor tokens, heartbeats, bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from flwr.supercore.interceptors.http.superexec_auth import SuperExecAuthHttpInt
 from flwr.supercore.run import RunNotRunningException as RunNotRunning
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from consort.deployment.link.polling import ask_often
+from consort.deployment.link.polling import poll_often
 from consort.engines.flower import Parts
 from consort.errors import Failure
 
-ask_often()
+poll_often()
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("flwr").setLevel(logging.ERROR)
 
@@ -29,18 +29,28 @@ _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 
 class Interrupted(Failure):
-    """The other side forgot us; what was under way is void."""
+    """Flower no longer knows this run or task; messages under way are lost."""
 
 
-class Patient:
-    """Repeats a request while the other side cannot be reached."""
+class RetryPolicy:
+    """Repeats a request while Flower cannot be reached.
 
-    def __init__(self, seconds: float, heal: Callable[[], Any] = lambda: None) -> None:
+    Args:
+        seconds: How long to try.
+        recover: Is called before each repetition, for example to restart Flower.
+    """
+
+    def __init__(self, seconds: float, recover: Callable[[], Any] = lambda: None) -> None:
         self.seconds = seconds
-        self.heal = heal
+        self.recover = recover
 
     def invoke(self, request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Flower's own retries would end this process when a token is no longer known."""
+        """Sends a request; Flower's own retries would end this process when a token is unknown.
+
+        Raises:
+            Interrupted: If Flower no longer knows the token.
+            Failure: If Flower refuses the request, or cannot be reached in time.
+        """
         end = time.monotonic() + self.seconds
         while True:
             try:
@@ -54,18 +64,25 @@ class Patient:
             except httpx.TransportError as error:
                 if time.monotonic() > end:
                     raise Failure(f"Flower cannot be reached: {error}") from error
-            self.heal()
+            self.recover()
             time.sleep(0.2)
 
 
-ENDED = (Interrupted, RunNotRunning)
-"""What says that Flower has given up on the run."""
+RUN_ENDED = (Interrupted, RunNotRunning)
+"""The errors that mean that Flower has ended the run."""
 
 
-def as_executor(
-    address: str, secret: bytes, authority: bytes | None, patient: Any
+def connect_executor(
+    address: str, secret: bytes, authority: bytes | None, retry: Any
 ) -> RuntimeHttpClient:
-    """A connection on which tasks are taken over, as Flower's own executors do."""
+    """Connects as an executor, which may take over tasks as Flower's own executors do.
+
+    Args:
+        address: HOST:PORT of Flower.
+        secret: The secret that Flower's executors share.
+        authority: The certificate of the authority; without one, TLS is not used.
+        retry: Repeats requests, such as a `RetryPolicy`.
+    """
     return RuntimeHttpClient.from_server_address(
         address,
         authority is None,
@@ -74,15 +91,15 @@ def as_executor(
             RuntimeVersionHttpInterceptor(component_name="SuperExec"),
             SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=[_ACQUIRE]),
         ],
-        retry_invoker=patient,
+        retry_invoker=retry,
     )
 
 
-def heartbeat(client: RuntimeHttpClient) -> HeartbeatSender:
-    """Shows Flower that somebody is at work."""
+def start_heartbeat(client: RuntimeHttpClient) -> HeartbeatSender:
+    """Starts a thread that tells Flower regularly that the task is being worked on."""
 
     def beat() -> bool:
-        with suppress(Failure):  # whoever needs the connection next will notice
+        with suppress(Failure):  # the next request on this connection reports the error
             client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
         return True
 
@@ -92,7 +109,7 @@ def heartbeat(client: RuntimeHttpClient) -> HeartbeatSender:
 
 
 def record(parts: Parts) -> RecordDict:
-    """Bytes as arrays, because Flower cuts these into pieces."""
+    """The parts of a message as Flower's records; arrays, because Flower sends these in chunks."""
     made = RecordDict()
     for name, data in parts.items():
         made[name] = ArrayRecord({"bytes": Array("uint8", (len(data),), "raw", data)})
@@ -100,7 +117,7 @@ def record(parts: Parts) -> RecordDict:
 
 
 def parts_of(record: RecordDict) -> Parts:
-    """The bytes again."""
+    """The parts of a message that `record` packed."""
     return {
         name: entry["bytes"].data
         for name, entry in record.items()

@@ -1,4 +1,4 @@
-"""Flower's server as a child of this process."""
+"""Runs Flower's server, the SuperLink, as a child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
 from consort.deployment.link.programs import end_program, free_port, start_program
-from consort.deployment.link.runtime import Patient, as_executor
+from consort.deployment.link.runtime import RetryPolicy, connect_executor
 from consort.errors import Failure
 
 _PROJECT = b"""
@@ -37,25 +37,32 @@ publisher = "consort"
 serverapp = "consort:app"
 clientapp = "consort:app"
 """
-"""An app without code: the processes that answer have Consort installed."""
+"""A Flower app without code: the processes that answer have Consort installed."""
 
-_SHORT = 5.0  # seconds; a SuperLink that lives no longer has something wrong with it
-_RESTART = 300.0  # seconds that a SuperLink may take to be there, again
+_SHORT = 5.0  # seconds; a SuperLink that ends sooner cannot start at all
+_RESTART = 300.0  # seconds that a SuperLink may take to restart
 _SUPERLINK = """
 import sys
 from flwr.supercore import sql_mixin
 from flwr.superlink.cli.flower_superlink import flower_superlink
 
-patience = {"busy_timeout": "120000"}
-sql_mixin.SQLITE_PRAGMAS = tuple((dict(sql_mixin.SQLITE_PRAGMAS) | patience).items())
+timeout = {"busy_timeout": "120000"}
+sql_mixin.SQLITE_PRAGMAS = tuple((dict(sql_mixin.SQLITE_PRAGMAS) | timeout).items())
 sys.argv[0] = "flower-superlink"
 flower_superlink()
 """
-"""The command, but its threads wait for each other longer: else it loses replies when busy."""
+"""The command `flower-superlink` with a longer database timeout: otherwise it loses replies
+under load.
+"""
 
 
 class SuperLink:
-    """Flower's server as a child of this process, reachable from this machine only."""
+    """Flower's server as a child process, reachable from this machine only.
+
+    Args:
+        credentials: The folder of the server's credentials.
+        folder: Where its database and its log are kept.
+    """
 
     def __init__(self, credentials: Path, folder: Path) -> None:
         self.credentials = credentials
@@ -65,16 +72,20 @@ class SuperLink:
         self.process: subprocess.Popen[bytes] | None = None
         self._launched = -_SHORT
         self._lock = threading.Lock()
-        self.patient: Any = Patient(_RESTART, self.keep_alive)
+        self.retry: Any = RetryPolicy(_RESTART, self.keep_alive)
         for old in folder.glob("superlink.db*"):
-            old.unlink()  # what a run needs to go on is in its own checkpoints
+            old.unlink()  # a run continues from its own checkpoints
 
     def keep_alive(self) -> None:
-        """Starts the process, again if it died: its database survives it."""
+        """Starts the process, or restarts it with its database if it has ended.
+
+        Raises:
+            Failure: If it ends right after its start.
+        """
         with self._lock:
             if self.process is None or self.process.poll() is not None:
                 if time.monotonic() - self._launched < _SHORT:
-                    raise Failure(f"Flower does not start: see {self.folder / 'superlink.log'}")
+                    raise Failure(f"Flower cannot start: see {self.folder / 'superlink.log'}")
                 self._launched = time.monotonic()
                 self._launch()
 
@@ -91,17 +102,25 @@ class SuperLink:
             f"--database={self.folder / 'superlink.db'}",
             f"--port={self.port}",
             log=self.folder / "superlink.log",
-            level="WARNING",  # else it notes every request
+            level="WARNING",  # otherwise it logs every request
         )
 
     def register(self, name: str, public_key: bytes) -> int:
-        """Lets a client's node in; returns the node's number."""
+        """Registers the key of a client's node.
+
+        Returns:
+            The id of the node.
+        """
         with self._control() as control:
             request = RegisterNodeRequest(public_key=public_key, name=name)
             return int(control.RegisterNode(request).node_id)
 
     def start_run(self) -> str:
-        """Starts a run and becomes the process that carries it out; returns its token."""
+        """Starts a Flower run that this process carries out.
+
+        Returns:
+            The token with which this process identifies itself.
+        """
         fab, _ = build_fab_from_files({"pyproject.toml": _PROJECT})
         with self._control() as control:
             control.StartRun(
@@ -113,14 +132,14 @@ class SuperLink:
             )
         secret = (self.credentials / "executor.secret").read_bytes()
         request = AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
-        with as_executor(self.address, secret, self.authority, self.patient) as executor:
+        with connect_executor(self.address, secret, self.authority, self.retry) as executor:
             while not (token := executor.AcquireTask(request).token):
                 time.sleep(0.05)
         return str(token)
 
     @property
     def authority(self) -> bytes:
-        """The certificate that the server's is checked with."""
+        """The certificate of the authority, which verifies that of the server."""
         return (self.credentials / "ca.pem").read_bytes()
 
     @contextmanager
@@ -130,11 +149,11 @@ class SuperLink:
             False,
             self.authority,
             [RuntimeVersionHttpInterceptor(component_name="flwr-cli")],
-            retry_invoker=self.patient,
+            retry_invoker=self.retry,
         )
         with client:
             yield client
 
     def close(self) -> None:
-        """Ends the process."""
+        """Terminates the process."""
         end_program(self.process)

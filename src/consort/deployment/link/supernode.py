@@ -1,4 +1,4 @@
-"""Flower's client as a child of this process, and the messages it receives."""
+"""Runs Flower's client, the SuperNode, as a child process, and receives its messages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 from consort.deployment.link.programs import end_program, free_port, start_program
 from consort.deployment.link.runtime import (
     Interrupted,
-    Patient,
-    as_executor,
-    heartbeat,
+    RetryPolicy,
+    connect_executor,
     parts_of,
     record,
+    start_heartbeat,
 )
 from consort.engines.flower import Parts
 from consort.errors import Failure
@@ -38,30 +38,39 @@ import sys, time
 from types import SimpleNamespace
 from flwr.supernode import start_client_internal
 from flwr.supernode.cli.flower_supernode import flower_supernode
-from consort.deployment.link.polling import ask_often
+from consort.deployment.link.polling import poll_often
 
-ask_often()
+poll_often()
 start_client_internal.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.5)))
 sys.argv[0] = "flower-supernode"
 flower_supernode()
 """
-"""The command, but it looks for messages twice a second, not every three seconds."""
+"""The command `flower-supernode`, polling for messages twice a second instead of every three
+seconds.
+"""
 
 _NOT_ADMITTED = (
-    "the server does not admit this key: not yet, no longer (revoked), or it has expired"
+    "the server does not accept this key: it is not admitted yet, was revoked, or has expired"
 )
 _MEANINGS = {
-    "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not the one that this client was "
-    "told to trust: is it the right server?",
+    "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not signed by the authority "
+    "that this client trusts: check the address of the server",
     "401 Unauthorized": _NOT_ADMITTED,
-    "[code: 2004]": "another client with this name is connected, or the server has not noticed "
-    "yet that this one was gone (a minute)",
+    "[code: 2004]": "another client with this name is connected, or the server has not yet "
+    "noticed that this client was disconnected (this takes up to a minute)",
 }
-"""What a SuperNode says at its end, and what it means."""
+"""Texts in the log of a SuperNode that ended, and what they mean."""
 
 
 class SuperNode:
-    """Flower's client as a child of this process, and what is asked of it."""
+    """Flower's client as a child process.
+
+    Args:
+        server: HOST:PORT of the server.
+        key: The private key of this client.
+        authority: The certificate that verifies the server.
+        folder: Where its secret and its log are kept.
+    """
 
     def __init__(self, server: str, key: Path, authority: Path, folder: Path) -> None:
         self.server, self.key, self.authority, self.folder = server, key, authority, folder
@@ -71,7 +80,7 @@ class SuperNode:
         self._executor: RuntimeHttpClient | None = None
 
     def start(self) -> None:
-        """Starts the process with a secret and a port of its own."""
+        """Starts the process with a new secret and on a free port."""
         self.secret.touch(mode=0o600)
         self.secret.write_bytes(os.urandom(32))
         self.log.unlink(missing_ok=True)
@@ -87,7 +96,9 @@ class SuperNode:
             f"--port={port}",
             log=self.log,
         )
-        self._executor = as_executor(self.address, self.secret.read_bytes(), None, Patient(0))
+        self._executor = connect_executor(
+            self.address, self.secret.read_bytes(), None, RetryPolicy(0)
+        )
 
     @property
     def alive(self) -> bool:
@@ -96,46 +107,58 @@ class SuperNode:
 
     @property
     def connected(self) -> bool:
-        """Whether the server has let it in."""
+        """Whether the server has accepted the connection."""
         return self.log.exists() and "SuperNode ID" in self.log.read_text(errors="replace")
 
     def why_not(self) -> str:
-        """Why it ended, in one sentence."""
+        """Why the process ended, in one sentence."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         for sign, meaning in _MEANINGS.items():
             if sign in text:
                 return meaning
-        if not self.connected and "terminated gracefully" in text:  # Flower leaves without a word
+        if not self.connected and "terminated gracefully" in text:  # Flower logs no reason
             return _NOT_ADMITTED
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return "the connection broke" if self.connected else f"Flower: {' '.join(lines[-3:])}"
+        return "the connection was lost" if self.connected else f"Flower: {' '.join(lines[-3:])}"
 
-    def next_letter(self, seconds: float = 1.0) -> Letter | None:
-        """What the server asks; waits a moment for it."""
+    def next_message(self, seconds: float = 1.0) -> IncomingMessage | None:
+        """Waits for the next message of the server.
+
+        Args:
+            seconds: How long to wait.
+
+        Returns:
+            The message, or `None` if there was none in this time.
+        """
         end = time.monotonic() + seconds
         request = AcquireTaskRequest(supported_task_types=["flwr-clientapp"])
         try:
             while self._executor and time.monotonic() < end:
                 token = self._executor.AcquireTask(request).token
                 if token:
-                    return Letter(self.address, token)
+                    return IncomingMessage(self.address, token)
                 time.sleep(0.05)
         except (Failure, RunNotRunning, RuntimeError, ObjectPullError):
-            time.sleep(0.2)  # it is starting, or the run or the message ended in this moment
+            time.sleep(0.2)  # the process is starting, or the run or the message has just ended
         return None
 
     def close(self) -> None:
-        """Ends the process, so that the server learns of it."""
+        """Terminates the process, so that the server sees the client as disconnected."""
         if self._executor:
             self._executor.close()
         end_program(self.process)
 
 
-class Letter:
-    """A message from the server that waits for its reply."""
+class IncomingMessage:
+    """A message from the server that has not been answered yet.
+
+    Args:
+        address: HOST:PORT of the SuperNode.
+        token: The token of the task.
+    """
 
     def __init__(self, address: str, token: str) -> None:
-        patient: Any = Patient(10)
+        retry: Any = RetryPolicy(10)
         self._client = RuntimeHttpClient.from_server_address(
             address,
             True,
@@ -144,18 +167,22 @@ class Letter:
                 RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
                 RuntimeTokenHttpInterceptor(token),
             ],
-            retry_invoker=patient,
+            retry_invoker=retry,
         )
-        self._heartbeat = heartbeat(self._client)
+        self._heartbeat = start_heartbeat(self._client)
         try:
             self._message, self._context, _, _ = pull_task_input(self._client)
         except BaseException:
-            self._leave()  # nobody is at work on what did not arrive
+            self._disconnect()  # stops the heartbeat for a message that did not arrive
             raise
         self.parts = parts_of(self._message.content)
 
     def answer(self, parts: Parts) -> None:
-        """Sends the reply."""
+        """Sends the reply.
+
+        Raises:
+            Interrupted: If the deadline is over and Flower no longer accepts it.
+        """
         try:
             push_message(
                 self._client, Message(record(parts), reply_to=self._message), self._context
@@ -166,10 +193,10 @@ class Letter:
                 )
             )
         except ObjectPushError as error:
-            raise Interrupted("Flower no longer takes it, since the deadline is over") from error
+            raise Interrupted("the deadline is over") from error
         finally:
-            self._leave()
+            self._disconnect()
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         self._heartbeat._stop_event.set()
         self._client.close()

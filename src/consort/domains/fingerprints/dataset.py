@@ -1,4 +1,4 @@
-"""Pairs of fingerprints as a data set with one task."""
+"""Pairs of fingerprints as a data set with one verification task."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ Numbers = NDArray[np.int64]
 def fingerprint_dataset(
     name: str, pairs: Images, fingers: Numbers, sensors: Numbers | None = None
 ) -> Dataset:
-    """Pairs (N, 2, H, W), each of one finger, with that finger and the sensor it was laid on.
+    """A data set of pairs of fingerprints with the task `verify`: do two prints show one finger?
 
-    The task, `verify`, is to tell pairs of one finger from pairs of two. No finger is torn apart:
-    all its pairs go to one client, and there into one split.
+    All pairs of a finger go to the same client and into the same split.
+
+    Args:
+        name: The name of the data set.
+        pairs: Two images of the same finger each, pairs x 2 x height x width.
+        fingers: The finger of each pair.
+        sensors: The sensor of each pair, if there are several.
+
+    Returns:
+        The data set; its domains are the sensors.
     """
     return Dataset(
         name=name,
@@ -38,5 +46,5 @@ def fingerprint_dataset(
 
 
 def grey(images: Tensor) -> Tensor:
-    """Bytes 0…255 as floats from 0, black, to 1."""
+    """Converts bytes 0…255 to floats from 0, black, to 1."""
     return images.to(torch.float32).div_(255)

@@ -1,4 +1,4 @@
-"""How a collection of fingerprints lies on disk."""
+"""How fingerprint data sets are laid out on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIX = rf"\.({'|'.join(SUFFIXES)})"
 
 @dataclass(frozen=True)
 class Scan:
-    """A picture, the finger it shows, and the sensor that took it."""
+    """An image file, the finger it shows, and the sensor that took it."""
 
     path: Path
     finger: str
@@ -24,19 +24,27 @@ class Scan:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the pictures are and how they are called.
-
-    The pattern is a regular expression of a path below `place`, without its suffix; its group
-    `finger` is the finger, and `sensor`, if there is one, the sensor. `shown` is what people are
-    told.
-    """
+    """Where the image files of a data set are and how they are named."""
 
     place: str
+    """The folder below the data folder."""
     pattern: str
+    """A regular expression for paths below `place`, without suffix.
+
+    Its group `finger` is the finger; its optional group `sensor` is the sensor.
+    """
     shown: str
+    """The pattern as it is shown in error messages."""
 
     def scans(self, folder: Path) -> list[Scan]:
-        """All pictures below the data folder, by sensor, by finger, then by name."""
+        """All images below the data folder.
+
+        Args:
+            folder: The data folder.
+
+        Returns:
+            The images, sorted by sensor, finger and name.
+        """
         place = folder / self.place
         found = []
         for file in place.rglob("*"):
@@ -53,7 +61,19 @@ def _order(scan: Scan) -> tuple[object, ...]:
 
 
 def find(name: str, folder: Path | None, layouts: Sequence[Layout]) -> list[Scan]:
-    """The scans in the first layout of which there are some."""
+    """The images of the first layout that is found on disk.
+
+    Args:
+        name: The data set, for the error message.
+        folder: The data folder.
+        layouts: The accepted layouts, in order of preference.
+
+    Returns:
+        All images in this layout.
+
+    Raises:
+        UsageError: If no layout is found.
+    """
     for layout in layouts if folder else ():
         if folder and (scans := layout.scans(folder)):
             return scans

@@ -1,4 +1,17 @@
-"""Collections of fingerprints in their published layouts."""
+"""Fingerprint data sets in their published layouts.
+
+All loaders take the same arguments:
+
+- `seed`: the seed of augmented pairs;
+- `folder`: the data folder;
+- `size`: the side of the square images in pixels;
+- `zoom`: above 1, only the part of a print with the most detail is kept, enlarged by this factor;
+- `pairs`: what a pair is made of, see `Pairing`;
+- `per_finger`: the largest number of pairs of one finger, see `Most`.
+
+They return a data set with the task `verify` and raise `UsageError` if the files are not found and
+`Failure` if a file is damaged.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +33,13 @@ from consort.errors import UsageError
 Size = Annotated[int, Field(ge=16)]
 Zoom = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 Most = Annotated[int, Field(ge=0)]
-"""Pairs of one finger, at most; all, if 0 (of augmented ones, one)."""
+"""The largest number of pairs of one finger; 0 for all (one, if pairs are augmented)."""
 Level = Literal["Easy", "Medium", "Hard"]
+"""How strongly a copy in SOCOFing was altered."""
 
 _SOCOFING = ("SOCOFing", "fingerprints/socofing-40")
 _FRAME = (2, 4, 2, 4)
-"""Rows and columns of the frame around every picture of SOCOFing."""
+"""Rows and columns of the frame around every image of SOCOFing."""
 
 
 def socofing(
@@ -38,7 +52,14 @@ def socofing(
     per_finger: Most = 0,
     levels: tuple[Level, ...] = ("Easy", "Medium", "Hard"),
 ) -> Dataset:
-    """SOCOFing: 600 people, one print of each finger and altered copies (Shehu et al. 2018)."""
+    """SOCOFing: 600 people, one print of each finger and altered copies (Shehu et al. 2018).
+
+    See the module for the common arguments.
+
+    Args:
+        pairs: Pairs of a print with an augmented or with one of its altered copies.
+        levels: The levels of alteration that are used.
+    """
     finger = r"(?P<finger>\d+__[MF]_(Left|Right)_[a-z]+_finger)"
     name = "<person>__<M|F>_<hand>_<finger>_finger"
     real = [Layout(place, f"Real/{finger}", f"Real/{name}.BMP") for place in _SOCOFING]
@@ -60,7 +81,10 @@ def fvc2002(
     pairs: Pairing = "impressions",
     per_finger: Most = 0,
 ) -> Dataset:
-    """FVC2002: four sensors, each with 110 fingers and 8 impressions of them (Maio et al. 2002)."""
+    """FVC2002: four sensors, each with 110 fingers and 8 impressions of each (Maio et al. 2002).
+
+    See the module for the arguments.
+    """
     return _fvc("2002", seed, folder, size, zoom, pairs, per_finger)
 
 
@@ -73,7 +97,10 @@ def fvc2004(
     pairs: Pairing = "impressions",
     per_finger: Most = 0,
 ) -> Dataset:
-    """FVC2004: four sensors, each with 110 fingers and 8 impressions of them (Maio et al. 2004)."""
+    """FVC2004: four sensors, each with 110 fingers and 8 impressions of each (Maio et al. 2004).
+
+    See the module for the arguments.
+    """
     return _fvc("2004", seed, folder, size, zoom, pairs, per_finger)
 
 
@@ -102,7 +129,10 @@ def casia_fingerprint(
     pairs: Pairing = "impressions",
     per_finger: Most = 0,
 ) -> Dataset:
-    """CASIA-FingerprintV5: 500 people, eight fingers of each, five impressions."""
+    """CASIA-FingerprintV5: 500 people with eight fingers each and five impressions per finger.
+
+    See the module for the arguments.
+    """
     pattern = r"\d+/[LR]/(?P<finger>\d+_[LR]\d)_\d"
     shown = "<person>/<L|R>/<person>_<L|R><finger>_<impression>.bmp"
     places = "CASIA-FingerprintV5(BMP)", "CASIA-FingerprintV5", "fingerprints/casia-v5"
@@ -118,7 +148,10 @@ def nist_sd10(
     zoom: Zoom = 1.0,
     per_finger: Most = 0,
 ) -> Dataset:
-    """NIST Special Database 10: 5,520 rolled prints of 552 cards, converted from .pct to .png."""
+    """NIST Special Database 10: 5,520 rolled prints of 552 cards, converted from .pct to .png.
+
+    See the module for the arguments.
+    """
     pattern = r"(.*/)?(?P<finger>[fs]\d+)(_\d+)?"
     places = "NIST_SD10", "sd10", "fingerprints/nist-sd10"
     scans = find("nist_sd10", folder, [Layout(p, pattern, "f<number>.png") for p in places])
@@ -136,7 +169,7 @@ def _dataset(
     framed: bool = False,
 ) -> Dataset:
     fingers, sensors = _numbers(scans)
-    if pairing == "augmented":  # only the first impression is looked at
+    if pairing == "augmented":  # only the first impression is used
         _, first = np.unique(fingers, return_index=True)
         scans, fingers = [scans[place] for place in first], fingers[first]
     pairs, owners = paired(
@@ -148,13 +181,15 @@ def _dataset(
 def _altered(
     real: Sequence[Scan], copies: Sequence[Scan], size: int, zoom: float, per_finger: int
 ) -> Dataset:
-    """Each real print with its altered copies, or some of them from all levels."""
+    """Pairs of each real print with its altered copies, at most `per_finger` from all levels."""
     found: dict[str, list[Scan]] = {scan.finger: [] for scan in real}
     for copy in copies:
         found.get(copy.finger, []).append(copy)
     chosen = [copy for own in found.values() for copy in spread(own, per_finger)]
     if not chosen:
-        raise UsageError("data set 'socofing' has no altered copy of any real print in it")
+        raise UsageError(
+            "data set 'socofing' has no altered copies of its real prints: unpack all of it"
+        )
     whole = dict(zip(found, _read(real, size, zoom, framed=True), strict=True))
     originals = np.stack([whole[copy.finger] for copy in chosen])
     pairs = np.stack([originals, _read(chosen, size, zoom, framed=True)], axis=1)
@@ -162,7 +197,7 @@ def _altered(
 
 
 def _numbers(scans: Sequence[Scan]) -> tuple[Numbers, Numbers]:
-    """The finger of every scan, counted from 0, and the sensor of every finger."""
+    """The finger of every scan, numbered from 0, and the sensor of every finger."""
     fingers: dict[tuple[str, str], int] = {}
     for scan in scans:
         fingers.setdefault((scan.sensor, scan.finger), len(fingers))

@@ -1,7 +1,7 @@
 """FP-DFSN, AFFR's preprocessing: noise around minutiae, and a weighted difference of images.
 
-The paper calls it differential privacy. It is not: nothing is clipped or accounted for, and
-outside the patches around minutiae a division by 1 - beta brings the image back.
+The paper calls it differential privacy, but it is not: nothing is clipped, no privacy budget is
+accounted for, and outside the patches around minutiae dividing by 1 - beta restores the image.
 """
 
 from __future__ import annotations
@@ -24,36 +24,47 @@ Image = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 SMALLEST_MARGIN = 6
-"""Pixels at every edge in which minutiae are not trusted, at least."""
+"""The smallest margin, in pixels, in which minutiae are ignored."""
 ENDING, FORK = 1, 3
 """Crossing numbers of the two kinds of minutiae."""
 _AROUND = ((0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0))
-"""A pixel's eight neighbours in circular order, as places in a square of nine."""
+"""The eight neighbours of a pixel in circular order, as row and column in a 3x3 square."""
 
 
 @dataclass(frozen=True)
 class FpDfsn:
-    """Fingerprints minus a part of themselves that is noisy around minutiae."""
+    """Subtracts from each fingerprint a weighted copy of it that is noisy around minutiae."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     beta: Probability = 0.5
-    """The part that is taken away."""
+    """The weight of the copy."""
     sigma: NotNegative = 0.1
-    """Deviation of the noise around minutiae; values go from 0 to 1."""
+    """The standard deviation of the noise around minutiae; values range from 0 to 1."""
     reach: CountOrNone = 3
-    """Pixels from a minutia to the edge of its square patch."""
+    """The distance in pixels from a minutia to the edge of its square patch."""
     cutoff: Positive = 0.1
-    """Frequency from which on ridges are sharpened, in shares of the highest."""
+    """The frequency above which ridges are sharpened, relative to the highest frequency."""
     margin: Probability = 0.08
-    """Share of the shorter side in which minutiae are not trusted, at every edge."""
+    """The width of the border in which minutiae are ignored, relative to the shorter side."""
 
     def __call__(self, images: Tensor, seed: int) -> Tensor:
-        """All images (…, height, width) obfuscated: equal ones alike, wherever they come."""
+        """Obfuscates images; equal images get equal noise.
+
+        Args:
+            images: Values from 0 to 1; the last two dimensions are height and width.
+            seed: The seed of the noise.
+
+        Returns:
+            The obfuscated images, of the same shape.
+
+        Raises:
+            UsageError: If the inputs are not images with values from 0 to 1.
+        """
         if not (images.is_floating_point() and images.ndim > 2 and _in_range(images)):
             raise UsageError(
-                "obfuscation is for images with values from 0 to 1, such as fingerprints: "
-                "remove it from the recipe, or choose other data"
+                "obfuscation needs images with values from 0 to 1, such as fingerprints: "
+                "remove it from the recipe or choose another data set"
             )
         results: dict[bytes, Tensor] = {}
         flat = images.reshape(-1, *images.shape[-2:])
@@ -67,14 +78,29 @@ class FpDfsn:
         return found.view(images.shape)
 
     def obfuscated(self, image: Image, rng: np.random.Generator) -> Image:
-        """One image without a part of itself; what is taken away is noisy around minutiae."""
+        """Obfuscates one image.
+
+        Args:
+            image: Values from 0 to 1, height x width.
+            rng: The source of the noise.
+
+        Returns:
+            The obfuscated image.
+        """
         patches = _dilated(self.minutiae(image), self.reach)
         noise = rng.normal(0, self.sigma, image.shape) * patches
         difference: Image = np.clip((1 - self.beta) * image - self.beta * noise, 0, 1)
         return difference
 
     def minutiae(self, image: Image) -> Mask:
-        """Where ridges end or fork, not too near the edge; nowhere, if there are no ridges."""
+        """Finds ridge endings and forks, except near the border.
+
+        Args:
+            image: Values from 0 to 1, height x width.
+
+        Returns:
+            True at minutiae; nowhere if the image is constant.
+        """
         from skimage.morphology import skeletonize
 
         side = min(image.shape)
@@ -90,9 +116,14 @@ class FpDfsn:
 
 
 def high_pass(image: Image, cutoff: float) -> Image:
-    """The image without slow changes: frequencies are damped by 1 - exp(-D² / (2 cutoff²)).
+    """Removes slow changes: frequencies D are multiplied by 1 - exp(-D² / (2 cutoff²)).
 
-    D is a frequency's number of waves in the whole image.
+    Args:
+        image: Height x width.
+        cutoff: The cutoff, like D in periods per image.
+
+    Returns:
+        The filtered image.
     """
     return np.asarray(np.fft.ifft2(np.fft.fft2(image) * _damping(image.shape, cutoff)).real)
 
@@ -105,7 +136,14 @@ def _damping(shape: tuple[int, ...], cutoff: float) -> Image:
 
 
 def crossing_numbers(skeleton: Mask) -> NDArray[np.int8]:
-    """Half the changes on the way around every pixel of a skeleton; 0 where there is none."""
+    """The crossing numbers of a skeleton: half the changes among the eight neighbours of a pixel.
+
+    Args:
+        skeleton: True on lines of one pixel's width.
+
+    Returns:
+        The crossing number of every pixel of the skeleton, 0 elsewhere.
+    """
     height, width = skeleton.shape
     padded = np.pad(skeleton, 1)
     ring = [padded[top : top + height, left : left + width] for top, left in _AROUND]
@@ -116,7 +154,7 @@ def crossing_numbers(skeleton: Mask) -> NDArray[np.int8]:
 
 
 def _bytes(image: Image) -> NDArray[np.uint8]:
-    """The image stretched to 0…255; zeros, if it is constant but for rounding."""
+    """The image rescaled to 0…255; zeros if it is constant up to rounding."""
     low, span = image.min(), np.ptp(image)
     return np.rint(255 * (image - low) / span if span > 1e-9 else 0 * image).astype(np.uint8)
 
@@ -128,7 +166,7 @@ def _inside(shape: tuple[int, ...], margin: int) -> Mask:
 
 
 def _dilated(places: Mask, reach: int) -> Mask:
-    """The squares around all places."""
+    """The union of the squares around all marked pixels."""
     from scipy.ndimage import maximum_filter
 
     return np.asarray(maximum_filter(places, 2 * reach + 1, mode="constant"))

@@ -1,4 +1,4 @@
-"""Which two pictures of a finger make a pair."""
+"""Forming pairs of images of the same finger."""
 
 from __future__ import annotations
 
@@ -14,13 +14,28 @@ from consort.errors import UsageError
 
 Item = TypeVar("Item")
 Pairing = Literal["impressions", "augmented"]
-"""Two real impressions (the honest protocol), or one and a varied copy of it (the paper's)."""
+"""Pairs of two real impressions, or of one and an augmented copy (as in AFFR's paper)."""
 
 
 def paired(
     name: str, images: Images, fingers: Numbers, pairing: Pairing, most: int, seed: int
 ) -> tuple[Images, Numbers]:
-    """Pairs (N, 2, H, W) and the finger of each; at most so many of a finger, if not 0."""
+    """Forms pairs of images of the same finger.
+
+    Args:
+        name: The data set, for the error message.
+        images: Images x height x width.
+        fingers: The finger of each image.
+        pairing: What a pair is made of.
+        most: The largest number of pairs of one finger; 0 for all (one, if augmented).
+        seed: The seed of augmented copies.
+
+    Returns:
+        The pairs, pairs x 2 x height x width, and the finger of each.
+
+    Raises:
+        UsageError: If there is only one impression of each finger.
+    """
     groups = [np.flatnonzero(fingers == finger) for finger in np.unique(fingers)]
     if pairing == "augmented":
         first = np.repeat([group[0] for group in groups], most or 1)
@@ -28,14 +43,22 @@ def paired(
     rows = [pair for group in groups for pair in spread(list(combinations(group, 2)), most)]
     if not rows:
         raise UsageError(
-            f'data set {name!r} has one impression of each finger: set pairs = "augmented"'
+            f'data set {name!r} has only one impression of each finger: set pairs = "augmented"'
         )
     index = np.array(rows)
     return images[index], fingers[index[:, 0]]
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
-    """All of them, or so many, taken evenly."""
+    """Chooses evenly spaced items.
+
+    Args:
+        items: All items.
+        most: The largest number of items to return; 0 for all.
+
+    Returns:
+        The chosen items, in order.
+    """
     if not most or len(items) <= most:
         return list(items)
     return [items[place * len(items) // most] for place in range(most)]

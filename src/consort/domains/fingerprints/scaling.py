@@ -1,4 +1,4 @@
-"""From a scan of any size to a square of one size."""
+"""Scaling scans of any size to squares of one size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from consort.domains.fingerprints.dataset import Images
 
 
 def squared(scan: Images, size: int, zoom: float = 1.0) -> Images:
-    """The scan in a square with even margins; or the part of it in which most happens, zoomed.
+    """Scales a scan to a square, keeping its aspect ratio.
 
-    The sides keep their proportion. Margins have the grey that is met at the scan's edge.
+    The border is filled with the median grey of the scan's edges.
+
+    Args:
+        scan: Grey levels, height x width.
+        size: The side of the square in pixels.
+        zoom: Above 1, only the part with the most detail is kept, enlarged by this factor.
+
+    Returns:
+        Grey levels, `size` x `size`.
     """
     from PIL import Image
 
@@ -24,7 +32,7 @@ def squared(scan: Images, size: int, zoom: float = 1.0) -> Images:
 
 
 def _busiest(scan: Images) -> tuple[float, float]:
-    """The mean place of all changes of grey between neighbours; the middle, if there are none."""
+    """The mean position of all changes of grey between neighbours; the centre if there are none."""
     grey = scan.astype(np.float64)
     changes = np.abs(np.diff(grey, axis=0, append=grey[-1:])) + np.abs(
         np.diff(grey, axis=1, append=grey[:, -1:])
@@ -39,7 +47,18 @@ def _busiest(scan: Images) -> tuple[float, float]:
 
 
 def without_frame(scan: Images, above: int, below: int, left: int, right: int) -> Images:
-    """Without so many rows and columns at each edge; a scan that is too small stays whole."""
+    """Removes a frame from a scan.
+
+    Args:
+        scan: Grey levels, height x width.
+        above: Rows to remove at the top.
+        below: Rows to remove at the bottom.
+        left: Columns to remove on the left.
+        right: Columns to remove on the right.
+
+    Returns:
+        The rest; the whole scan if it is not larger than the frame.
+    """
     height, width = scan.shape
     if height <= above + below or width <= left + right:
         return scan

@@ -1,4 +1,4 @@
-"""A small convolutional network that sees both pictures of a pair, one after the other."""
+"""A small convolutional network that processes both images of a pair with the same weights."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from consort.models.inputs import pair_shape
 from consort.models.layers import convolution, thinned
 
 MAPS = (32, 64, 128, 256)
+"""The number of feature maps of each convolution at scale 1."""
 SMALLEST_SIDE = 2 ** len(MAPS)
 
 
 class Siamese(nn.Module):
-    """Four 3x3 convolutions with a norm and pooling for each of two pictures; `scale` thins.
+    """Four 3x3 convolutions with a norm and pooling, applied to both images of a pair.
 
-    The norm is BatchNorm, or GroupNorm with one group: DP-SGD cannot take what mixes examples.
-    Features are the mean of each map, of the first picture and then of the second.
+    The features are the mean of each feature map, of the first image and then of the second.
+
+    Args:
+        shape: Channels, height and width of one image.
+        scale: The factor for the number of feature maps.
+        norm: BatchNorm, or GroupNorm with one group; DP-SGD needs the latter, because BatchNorm
+            mixes the examples of a batch.
+
+    Raises:
+        UsageError: If the images are smaller than 16x16 pixels.
     """
 
     measure = staticmethod(pair_shape)
@@ -47,6 +56,6 @@ class Siamese(nn.Module):
         self.width = 2 * maps[-1]
 
     def forward(self, pairs: Tensor) -> Tensor:
-        """The features of a batch of pairs."""
+        """The features of a batch of `pairs`."""
         maps: Tensor = self.convolutions(pairs.flatten(0, 1))
         return maps.mean((2, 3)).view(len(pairs), self.width)

@@ -1,4 +1,4 @@
-"""Whether two pictures show the same finger: a distance between embeddings."""
+"""Fingerprint verification: whether two images show the same finger, by embedding distance."""
 
 from __future__ import annotations
 
@@ -22,25 +22,38 @@ from consort.metrics.biometric import (
 from consort.tasks.task import Meter
 
 IMPOSTORS = 10_000
-"""At most so many impostor pairs are tested, as in AFFR's paper."""
+"""The largest number of impostor pairs in an evaluation, as in AFFR's paper."""
 _TINY = 1e-12
-"""Under the root, where it has no gradient otherwise."""
+"""Added under the square root, whose gradient at 0 is infinite."""
 
 Distances = NDArray[np.float64]
 
 
 def distance(one: Tensor, other: Tensor) -> Tensor:
-    """How far two embeddings are apart, row by row."""
+    """The Euclidean distance between the embeddings `one` and `other`, row by row."""
     return ((one - other).square().sum(-1) + _TINY).sqrt()
 
 
 def contrastive_loss(distances: Tensor, same: Tensor, margin: float) -> Tensor:
-    """Each pair's loss: d² for the same finger, max(0, margin - d)² for two."""
+    """The contrastive loss of each pair: d² for the same finger, max(0, margin - d)² for two.
+
+    Args:
+        distances: The distance d of each pair.
+        same: Whether the pair shows one finger.
+        margin: The distance from which on pairs of two fingers have no loss.
+
+    Returns:
+        The loss of each pair.
+    """
     return torch.where(same, distances.square(), (margin - distances).clamp(min=0).square())
 
 
 class VerificationMeter:
-    """Distances of genuine pairs, as they come, and of impostor pairs made of their halves."""
+    """Collects embeddings and compares genuine pairs with impostor pairs formed of their halves.
+
+    Args:
+        margin: The largest distance that is accepted.
+    """
 
     def __init__(self, margin: float) -> None:
         self.margin = margin
@@ -49,25 +62,37 @@ class VerificationMeter:
         self.threshold: float | None = None
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes the embeddings of a batch of pairs in, and the finger of each pair."""
+        """Adds a batch.
+
+        Args:
+            output: Embeddings, pairs x 2 x width.
+            target: The finger of each pair.
+        """
         self.embeddings.append(output.detach().double())
         self.fingers.append(target)
 
     def calibrate(self, validation: Meter) -> None:
-        """Takes over the distance at which the two error rates were equal in validation."""
+        """Adopts the distance threshold at which FAR and FRR were equal in validation.
+
+        Args:
+            validation: The meter that has seen the validation data.
+        """
         if isinstance(validation, VerificationMeter) and validation.embeddings:
             genuine, impostor = validation.distances()
             if len(impostor):
                 self.threshold = -equal_error_threshold(-genuine, -impostor)
 
     def distances(self) -> tuple[Distances, Distances]:
-        """Of all genuine pairs, and of the impostor pairs that are tested."""
+        """The distances of all genuine pairs, and of the impostor pairs that are evaluated."""
         left, right = torch.cat(self.embeddings).unbind(1)
         first, second = impostor_pairs(torch.cat(self.fingers))
         return distance(left, right).numpy(), distance(left[first], right[second]).numpy()
 
     def compute(self) -> dict[str, float]:
-        """Decisions at the margin and, if there is one, at the validated threshold; EER and AUC."""
+        """The loss, decisions at the margin and at the validated threshold, EER, AUC and TAR@FAR.
+
+        Without two different fingers there are no impostor pairs, and only loss and accuracy.
+        """
         genuine, impostor = self.distances()
         missed = np.square(np.maximum(self.margin - impostor, 0))
         found = {
@@ -89,7 +114,7 @@ class VerificationMeter:
 
 
 def decisions(errors: Errors) -> dict[str, float]:
-    """Accuracy, precision, recall and F1, where accepted pairs are called positive."""
+    """Accuracy, precision, recall and F1 of `errors`; accepted pairs are the positives."""
     wrong = errors.rejected + errors.accepted
     precision, recall = errors.precision, errors.recall
     return {
@@ -101,60 +126,78 @@ def decisions(errors: Errors) -> dict[str, float]:
 
 
 def impostor_pairs(fingers: Tensor, most: int = IMPOSTORS) -> tuple[Tensor, Tensor]:
-    """Rows whose halves make pairs of unlike fingers: all there are, or about `most` of them.
+    """Pairs of rows that show different fingers: all of them, or about `most`.
 
-    Row i is paired with row i + s for as many shifts s as are needed, spread evenly.
+    Row i is paired with row i + s for as many evenly spaced shifts s as are needed.
+
+    Args:
+        fingers: The finger of each row.
+        most: The largest number of pairs.
+
+    Returns:
+        The first and the second row of each pair.
     """
     count = len(fingers)
     needed = min(-(-most // max(count, 1)), count - 1)
     shifts = torch.linspace(1, max(count - 1, 1), needed).round().long()
     first = torch.arange(count).repeat(needed)
     second = (first + shifts.repeat_interleave(count)) % max(count, 1)
-    unlike = fingers[first] != fingers[second]
-    return first[unlike][:most], second[unlike][:most]
+    different = fingers[first] != fingers[second]
+    return first[different][:most], second[different][:most]
 
 
 class Normalised(nn.Module):
-    """Embeddings of length 1."""
+    """Scales embeddings to length 1."""
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """The same directions."""
+        """The `embeddings` divided by their lengths."""
         return F.normalize(embeddings, dim=-1)
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Pairs of pictures of one finger each (target: which finger), and contrastive loss.
+    """Verification of pairs of fingerprints with a contrastive loss.
 
-    The features of an example are those of its first picture, then those of its second one: the
-    encoder `siamese` makes such. Impostor pairs are made of the halves of two examples, in
-    training of as many as there are genuine ones.
+    An example is a pair of images of one finger, its target the number of the finger. Its features
+    are those of the first image followed by those of the second, as the encoder `siamese` returns
+    them. Impostor pairs are formed of the halves of two examples; in training there are as many as
+    genuine pairs.
     """
 
     margin: float = 1.0
+    """The margin of the loss, and the largest distance that is accepted."""
     embedding: int = 128
+    """The width of the embeddings."""
     normalised: bool = False
     """Whether embeddings are scaled to length 1."""
     compares_examples: ClassVar[bool] = True
-    """Its loss is not a sum of those of single examples."""
+    """The loss is not a sum over single examples."""
     metric: str = "eer"
     higher_is_better: bool = False
 
     def head(self, features: int) -> nn.Module:
-        """One linear layer for both pictures."""
+        """A linear layer that maps the `features` of each image of a pair to its embedding."""
         layers = nn.Unflatten(1, (2, features // 2)), nn.Linear(features // 2, self.embedding)
         return nn.Sequential(*layers, *([Normalised()] if self.normalised else []))
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean over the genuine pairs and the impostor pairs half a batch apart."""
+        """The mean contrastive loss over genuine pairs and impostor pairs, half a batch apart.
+
+        Args:
+            output: Embeddings, pairs x 2 x width.
+            target: The finger of each pair.
+
+        Returns:
+            A scalar.
+        """
         left, right = output.unbind(1)
         shift = len(output) // 2
         same = torch.ones_like(target, dtype=torch.bool)
         genuine = contrastive_loss(distance(left, right), same, self.margin)
         impostor = contrastive_loss(distance(left, right.roll(shift, 0)), ~same, self.margin)
-        unlike = (target != target.roll(shift)).to(output.dtype)
-        return (genuine.sum() + (impostor * unlike).sum()) / (len(output) + unlike.sum())
+        other = (target != target.roll(shift)).to(output.dtype)
+        return (genuine.sum() + (impostor * other).sum()) / (len(output) + other.sum())
 
     def meter(self) -> Meter:
-        """No pairs yet."""
+        """A new, empty meter."""
         return VerificationMeter(self.margin)

@@ -1,4 +1,4 @@
-"""A second view of a fingerprint of which there is only one impression."""
+"""Augmented copies of fingerprints that have only one impression."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ from consort.core.randomness import generator_for
 from consort.domains.fingerprints.dataset import Images
 
 TURN = math.radians(15)
+"""The largest rotation, in radians."""
 SHIFT = 0.05
+"""The largest shift, relative to the side."""
 SCALE = 0.1
+"""The largest change of scale."""
 PULL = 0.03
-"""Largest rotation, shift, change of scale and elastic displacement, in shares of the side."""
+"""The largest elastic displacement, relative to the side."""
 HIDDEN = 0.3
-"""Largest side of the part that is hidden."""
+"""The largest side of the hidden rectangle, relative to the image."""
 _KNOTS = 4
 
 
 def second_views(images: Images, seed: int) -> Images:
-    """Every image turned, moved, scaled, pulled, and with a part of it hidden."""
+    """Rotates, shifts, scales and elastically distorts every image, and hides a part of it.
+
+    Args:
+        images: Grey levels, images x height x width.
+        seed: The seed of all random choices.
+
+    Returns:
+        One augmented copy of each image.
+    """
     generator = generator_for(seed, "second views")
     views = np.empty_like(images)
     for start in range(0, len(images), 256):
@@ -33,7 +44,7 @@ def second_views(images: Images, seed: int) -> Images:
 
 
 def _view(images: Tensor, generator: Generator) -> Tensor:
-    """What comes in at the edges, and what hides a part, has the image's own brightest grey."""
+    """New pixels at the border and the hidden part get the image's brightest grey."""
     count, shape = len(images), images.shape[-2:]
     paper = images.flatten(1).quantile(0.95, dim=1)[:, None, None]
     grid = _affine(count, shape, generator) + _pulled(count, shape, generator)
@@ -56,7 +67,7 @@ def _pulled(count: int, shape: torch.Size, generator: Generator) -> Tensor:
 
 
 def _hidden(count: int, shape: torch.Size, generator: Generator) -> Tensor:
-    """A rectangle in each image, anywhere."""
+    """A rectangle at a random place in each image."""
     length = _between(0, HIDDEN, (2, count, 1), generator)
     start = _between(0, 1, (2, count, 1), generator) * (1 - length)
     rows, columns = (

@@ -22,9 +22,20 @@ REDUCED = "medical/covid_radiography_64.npz"
 
 
 def chest_xray(folder: Path | None, *, size: Annotated[int, Field(ge=1)] = 64) -> Dataset:
-    """Chest X-rays of four classes, each once, from `COVID-19_Radiography_Dataset` on disk.
+    """Chest X-rays of four classes, without duplicates, from `COVID-19_Radiography_Dataset`.
 
-    Some X-rays are in the files several times; any split would leak without leaving them out.
+    The files contain some X-rays several times; without removing them any split would leak.
+
+    Args:
+        folder: The data folder.
+        size: The side of the resized images in pixels.
+
+    Returns:
+        The data set with the task `classify`.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
     """
     if folder and (folder / PUBLISHED).is_dir():
         folders = [folder / PUBLISHED / name / "images" for name in CLASSES]
@@ -42,5 +53,5 @@ def chest_xray(folder: Path | None, *, size: Annotated[int, Field(ge=1)] = 64) -
 def _reduced(path: Path, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     images, labels, classes = read_arrays(path, "x", "y", "classes")
     if tuple(classes) != CLASSES:
-        raise Failure(f"{path} has other classes than {', '.join(CLASSES)}, or in another order")
+        raise Failure(f"{path} must have the classes {', '.join(CLASSES)}, in this order")
     return resized(images[:, None], size), labels.astype(np.int64)

@@ -1,4 +1,4 @@
-"""CIFAR-10: 32 by 32 colour images of ten kinds of things (Krizhevsky 2009)."""
+"""CIFAR-10: 32x32 colour images of ten classes (Krizhevsky 2009)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,18 @@ REDUCED = "images/cifar10_7500.npz"
 
 
 def cifar10(folder: Path | None) -> Dataset:
-    """CIFAR-10, training and test images pooled, from `cifar-10-batches-bin` on disk."""
+    """CIFAR-10, training and test images pooled, from `cifar-10-batches-bin` on disk.
+
+    Args:
+        folder: The data folder.
+
+    Returns:
+        The data set with the task `classify`.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     if folder and (folder / PUBLISHED).is_dir():
         images, labels = _published(folder / PUBLISHED)
     elif folder and (folder / REDUCED).is_file():

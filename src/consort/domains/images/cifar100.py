@@ -1,4 +1,4 @@
-"""CIFAR-100: 32 by 32 colour images of a hundred kinds of things (Krizhevsky 2009)."""
+"""CIFAR-100: 32x32 colour images of a hundred classes (Krizhevsky 2009)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,24 @@ from consort.data.folder import not_found, read_records
 from consort.data.pixels import labelled_images
 
 CLASSES = {"coarse": 20, "fine": 100}
-"""What the label bytes of a record are about, in their order."""
+"""The number of classes of each label byte of a record, in their order."""
 PARTS = ("cifar-100-binary/train.bin", "cifar-100-binary/test.bin")
 
 
 def cifar100(folder: Path | None, *, labels: Literal["fine", "coarse"] = "fine") -> Dataset:
-    """CIFAR-100, training and test images pooled, from `cifar-100-binary` on disk."""
+    """CIFAR-100, training and test images pooled, from `cifar-100-binary` on disk.
+
+    Args:
+        folder: The data folder.
+        labels: The 100 fine classes or the 20 coarse ones.
+
+    Returns:
+        The data set with the task `classify`.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     if not folder or not all((folder / part).is_file() for part in PARTS):
         layouts = (" beside ".join(PARTS),)
         raise not_found("cifar100", folder, layouts, twin="synthetic_images")

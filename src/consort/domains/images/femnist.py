@@ -1,4 +1,4 @@
-"""FEMNIST: handwritten characters, each with the writer it comes from (Caldas et al. 2018)."""
+"""FEMNIST: handwritten characters with their writers (Caldas et al. 2018)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,18 @@ REDUCED = "images/femnist_digits_12clients.npz"
 
 
 def femnist(folder: Path | None) -> Dataset:
-    """FEMNIST with its writers as natural clients, from LEAF's JSON files on disk."""
+    """FEMNIST with its writers as natural clients, from LEAF's JSON files on disk.
+
+    Args:
+        folder: The data folder.
+
+    Returns:
+        The data set with the task `classify`; its owners are the writers.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     if folder and (files := _files(folder / PUBLISHED)):
         images, labels, owners = _published(files)
         classes = CLASSES

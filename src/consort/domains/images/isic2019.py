@@ -1,4 +1,4 @@
-"""Fed-ISIC2019: skin lesions of eight kinds from six centres (du Terrail et al. 2022)."""
+"""Fed-ISIC2019: skin lesions of eight classes from six centres (du Terrail et al. 2022)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,19 @@ IMAGES = ("ISIC_2019_Training_Input_preprocessed", "ISIC_2019_Training_Input")
 
 
 def isic2019(folder: Path | None, *, size: Annotated[int, Field(ge=1)] = 224) -> Dataset:
-    """Fed-ISIC2019 with its six centres as natural clients, from FLamby's files on disk."""
+    """Fed-ISIC2019 with its six centres as natural clients, from FLamby's files on disk.
+
+    Args:
+        folder: The data folder.
+        size: The side of the resized images in pixels.
+
+    Returns:
+        The data set with the task `classify`; its owners are the centres.
+
+    Raises:
+        UsageError: If a file is not in the folder.
+        Failure: If a file is damaged.
+    """
     images = _images(folder)
     names, labels, centres = zip(*_lesions(images.parent), strict=True)
     pictures = read_pictures([images / f"{name}.jpg" for name in names], size, "RGB")
@@ -56,7 +68,7 @@ def _images(folder: Path | None) -> Path:
 
 
 def _lesions(folder: Path) -> list[Lesion]:
-    """All whose centre is known, from what FLamby's download writes or from its list of folds."""
+    """All lesions with a known centre, from FLamby's list of folds or from its other tables."""
     if (folder / SPLIT).is_file():
         return _of_folds(folder / SPLIT)
     return _of_download(folder / TRUTH, folder / METADATA)
@@ -108,5 +120,5 @@ def _rows(path: Path, *columns: str) -> list[list[str]]:
                 f"{path} is damaged: the columns {', '.join(columns)} are expected"
             ) from error
     if not rows:
-        raise Failure(f"{path} lists no image")
+        raise Failure(f"{path} is damaged: it lists no images")
     return rows

@@ -1,4 +1,4 @@
-"""Kvasir: what endoscopes see in the digestive tract, in eight classes (Pogorelov et al. 2017)."""
+"""Kvasir: endoscopic images of the digestive tract, in eight classes (Pogorelov et al. 2017)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,19 @@ CLASSES = (
 
 
 def kvasir(folder: Path | None, *, size: Annotated[int, Field(ge=1)] = 64) -> Dataset:
-    """Kvasir v2, endoscopies of eight classes, from `kvasir-dataset-v2` on disk."""
+    """Kvasir v2, endoscopic images of eight classes, from `kvasir-dataset-v2` on disk.
+
+    Args:
+        folder: The data folder.
+        size: The side of the resized images in pixels.
+
+    Returns:
+        The data set with the task `classify`.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     if not folder or not (folder / FOLDER).is_dir():
         raise not_found("kvasir", folder, (f"{FOLDER}/<class>/*.jpg",), twin="synthetic_images")
     files, labels = labelled_files([folder / FOLDER / name for name in CLASSES], "*.jpg")

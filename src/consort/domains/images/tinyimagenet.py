@@ -1,4 +1,4 @@
-"""TinyImageNet: 64 by 64 colour images of 200 kinds of things (Le and Yang 2015)."""
+"""TinyImageNet: 64x64 colour images of 200 classes (Le and Yang 2015)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ SIZE = 64
 
 
 def tinyimagenet(folder: Path | None) -> Dataset:
-    """TinyImageNet, training and validation images pooled, from `tiny-imagenet-200` on disk."""
+    """TinyImageNet, training and validation images pooled, from `tiny-imagenet-200` on disk.
+
+    Args:
+        folder: The data folder.
+
+    Returns:
+        The data set with the task `classify`.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     if not folder or not all((folder / part).is_file() for part in (CLASSES, ANNOTATIONS)):
         layouts = (f"{CLASSES} beside {ANNOTATIONS}",)
         raise not_found("tinyimagenet", folder, layouts, twin="synthetic_images")
@@ -35,7 +46,7 @@ def tinyimagenet(folder: Path | None) -> Dataset:
 
 
 def _annotated(path: Path, names: list[str]) -> tuple[list[Path], NDArray[np.int64]]:
-    """The validation images and their classes: a line has file, class and a bounding box."""
+    """The validation images and their classes; a line has file, class and bounding box."""
     numbers = {name: number for number, name in enumerate(names)}
     lines = [line.split() for line in _text(path).splitlines()]
     for number, line in enumerate(lines, 1):
@@ -46,5 +57,5 @@ def _annotated(path: Path, names: list[str]) -> tuple[list[Path], NDArray[np.int
 
 
 def _text(path: Path) -> str:
-    """What cannot be read is replaced by letters that no name has."""
+    """Invalid bytes become replacement characters, which no class name contains."""
     return path.read_text(encoding="utf-8", errors="replace")

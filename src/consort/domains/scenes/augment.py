@@ -69,7 +69,7 @@ def relit(images: Tensor, generator: Generator) -> Tensor:
 
 
 def varied(examples: Examples, tasks: Mapping[str, Task], generator: Generator) -> Examples:
-    """All examples, each in a view and a light of its own."""
+    """All examples, each in a view and a light of its own; an `Augmentation`."""
     parts = []
     for batch in examples.batches(_BATCH):
         moved = seen(batch, tasks, random_views(len(batch), generator))

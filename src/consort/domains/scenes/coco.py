@@ -1,4 +1,4 @@
-"""MS COCO 2017: stuff, things and the joints of people (Lin et al. 2014, Kirillov et al. 2019)."""
+"""MS COCO 2017: stuff, things and key points of people (Lin et al. 2014, Kirillov et al. 2019)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ SIGMAS = (
 )
 """Of nose, eyes and ears; shoulders, elbows and wrists; hips, knees and ankles."""
 MIRRORED = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
-_SPREAD = 64  # middles and joints are a 64th of the longer side wide: 8 of 512 pixels
+"""For each joint its counterpart on the other side."""
+_SPREAD = 64  # heat maps have sigma = longer side / 64: 8 of 512 pixels
 
 
 def coco(
@@ -37,7 +38,20 @@ def coco(
     size: Sides = (256, 256),
     split: Literal["both", "train", "val"] = "both",
 ) -> Dataset:
-    """MS COCO: segments, stuff, panoptic, instances and key points of 123,287 images."""
+    """MS COCO: segments, stuff, panoptic, instances and key points of 123,287 images.
+
+    Args:
+        folder: The data folder.
+        size: Height and width of the images in pixels.
+        split: The published splits to load.
+
+    Returns:
+        The data set with those of its tasks that have annotations.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     root = root_of("coco", folder, FOLDERS, "annotations/panoptic_{train,val}2017.json")
     parts = [Part(root, f"{name}2017") for name in ("train", "val") if split in ("both", name)]
     kinds, stuff = len(parts[0].kinds), parts[0].stuff
@@ -75,18 +89,18 @@ def _read(photo: Photo, size: Sides, stuff: int, most: int) -> dict[str, Values]
 
 
 def _codes(photo: Photo, frame: Frame) -> Values:
-    """The code of every pixel; a segment's number is written in three colours."""
+    """The code of every pixel; the files store a segment's number in three colour channels."""
     colours = frame.shrunk(picture(photo.segments)).astype(np.int64)
     numbers, places = np.unique(colours @ [1, 256, 256**2], return_inverse=True)
     try:
         codes = [photo.codes[number] if number else UNKNOWN for number in numbers.tolist()]
     except KeyError as error:
-        raise Failure(f"{photo.segments}: no table has its segment {error}") from error
+        raise Failure(f"{photo.segments}: its segment {error} is not in the annotations") from error
     return np.array(codes, dtype=np.int32)[places.reshape(frame.inner)]
 
 
 def _figures(people: Values, frame: Frame, most: int) -> Values:
-    """People in the frame, whose pixels have their middles at .5; what is left of it is zero."""
+    """The people in frame coordinates, in which pixel centres are at .5; unused rows are zero."""
     ratio = np.divide(frame.inner, frame.shape)[::-1]
     places = (people[..., :2] + 0.5) * ratio + frame.corner[::-1]
     rest = people[..., 2:] * [1, ratio.prod()]

@@ -1,4 +1,4 @@
-"""COCO's tables of segments and of people."""
+"""COCO's annotation files of segments and of people."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from consort.domains.scenes.tasks.dense import IGNORED
 from consort.errors import Failure, UsageError
 
 JOINTS = 17
+"""The number of key points of a person."""
 Table = TypeVar("Table")
 
 
@@ -59,18 +60,29 @@ class _People:
 
 @dataclass(frozen=True)
 class Photo:
-    """An image with the file of its segments, their codes, and the people in it."""
+    """An image, the file of its segments with their codes, and the people in it."""
 
     image: Path
+    """The image file."""
     segments: Path
+    """The image file that encodes the segments."""
     codes: Mapping[int, int]
-    """By the number that a segment has in the file: class * 1000 + number of the thing."""
+    """For each segment number in the file its code: class * 1000 + number of the thing."""
     people: Values
-    """By person and joint: x, y, how well seen, and the person's area."""
+    """People x joints x (x, y, visibility, area of the person)."""
 
 
 class Part:
-    """The photos of one part, such as val2017; classes are numbered with stuff before things."""
+    """One part of COCO, such as val2017; classes are numbered with stuff before things.
+
+    Args:
+        root: The folder of COCO.
+        part: The name of the part.
+
+    Raises:
+        UsageError: If the annotations are missing.
+        Failure: If they are damaged.
+    """
 
     def __init__(self, root: Path, part: str) -> None:
         self.root, self.part = root, part
@@ -80,7 +92,9 @@ class Part:
         self.kinds = {kind.id: number for number, kind in enumerate(kinds)}
         self.stuff = sum(not kind.isthing for kind in kinds)
         if not self.stuff < len(kinds) <= IGNORED or not self.table.annotations:
-            raise Failure(f"{self.path} is damaged: it has no image, no things or too many classes")
+            raise Failure(
+                f"{self.path} is damaged: it has no images, no things or too many classes"
+            )
 
     def photos(self) -> Iterator[Photo]:
         """All images that have segments."""
@@ -100,14 +114,14 @@ class Part:
             )
 
     def _code(self, number: int, segment: _Segment) -> int:
-        """Crowds, whose things are not told apart, are ignored."""
+        """Crowds, whose members are not annotated separately, are ignored."""
         kind = self.kinds.get(segment.category_id)
         if kind is None:
             raise Failure(f"{self.path} has no category {segment.category_id}")
         return UNKNOWN if segment.iscrowd else kind * NUMBERS + number * (kind >= self.stuff)
 
     def _people(self) -> dict[int, list[Values]]:
-        """For every image, those whose joints are known; nobody if there is no file about it."""
+        """For every image the people with annotated joints; empty if there is no such file."""
         path = self.path.with_name(f"person_keypoints_{self.part}.json")
         found: dict[int, list[Values]] = {}
         for person in _read(path, _People).annotations if path.is_file() else ():

@@ -1,4 +1,4 @@
-"""Data sets of images with answers for every pixel, read from files."""
+"""Data sets of images with dense (per-pixel) targets, read from files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,20 @@ from consort.tasks import Task
 
 
 def root_of(name: str, folder: Path | None, places: Sequence[str], files: str) -> Path:
-    """The first of some places in the data folder that is there."""
+    """Finds the folder of a data set.
+
+    Args:
+        name: The data set, for the error message.
+        folder: The data folder.
+        places: The accepted folders below it, in order of preference.
+        files: What they should contain, for the error message.
+
+    Returns:
+        The first of the places that exists.
+
+    Raises:
+        UsageError: If none exists.
+    """
     for place in places if folder else ():
         if folder and (folder / place).is_dir():
             return folder / place
@@ -32,20 +45,30 @@ def dense_dataset(
     read: Callable[[str], dict[str, Values]],
     tasks: Mapping[str, Task],
 ) -> Dataset:
-    """All images with their targets; a task that no image has labels of is left out."""
+    """Reads all images with their targets; tasks without any annotations are left out.
+
+    Args:
+        name: The name of the data set.
+        names: The names of the images.
+        read: Reads one image: `image`, and a target for each task.
+        tasks: The possible tasks.
+
+    Returns:
+        The data set with the tasks that have annotations.
+    """
     targets = gathered(names, read)
     inputs = targets.pop("image")
-    taught = [task for task in tasks if _tells_something(targets[task])]
+    annotated = [task for task in tasks if _varies(targets[task])]
     return Dataset(
         name=name,
-        examples=Examples(inputs, {task: targets[task] for task in taught}),
-        tasks={task: tasks[task] for task in taught},
+        examples=Examples(inputs, {task: targets[task] for task in annotated}),
+        tasks={task: tasks[task] for task in annotated},
         labels=np.zeros(len(names), dtype=np.int64),
         prepare=standardise,
     )
 
 
-def _tells_something(targets: Tensor) -> bool:
-    """Whether not all pixels of all images have one and the same answer."""
+def _varies(targets: Tensor) -> bool:
+    """Whether not all pixels of all images have the same target."""
     first = targets.flatten()[0]
     return any(bool((target != first).any()) for target in targets)

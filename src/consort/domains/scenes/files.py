@@ -1,4 +1,4 @@
-"""Images with answers for every pixel, in files."""
+"""Reading images and dense (per-pixel) targets from files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,19 @@ from consort.domains.scenes.tasks.dense import IGNORED
 from consort.errors import Failure, UsageError
 
 PICTURES = (".png", ".jpg")
+"""The suffixes of image files."""
 
 
 def gathered(names: Sequence[str], read: Callable[[str], dict[str, Values]]) -> dict[str, Tensor]:
-    """What is read about every image, in one tensor of each kind."""
+    """Reads all images in parallel.
+
+    Args:
+        names: The names of the images.
+        read: Reads one image: arrays by kind, with the same shapes for every image.
+
+    Returns:
+        One tensor of each kind, with one row per image.
+    """
     whole = {
         kind: np.empty((len(names), *value.shape), dtype=value.dtype)
         for kind, value in read(names[0]).items()
@@ -30,54 +39,120 @@ def gathered(names: Sequence[str], read: Callable[[str], dict[str, Values]]) -> 
         for kind, value in read(names[position]).items():
             whole[kind][position] = value
 
-    with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter free
+    with ThreadPoolExecutor() as pool:  # decoding releases the GIL
         for _ in pool.map(fill, range(len(names))):
             pass
     return {kind: torch.from_numpy(values) for kind, values in whole.items()}
 
 
 def listed(*lists: Path) -> list[str]:
-    """The names in some files, one in a line, each only once."""
+    """The names in some lists, without repetitions.
+
+    Args:
+        *lists: Files with one name per line.
+
+    Returns:
+        The names in their order.
+
+    Raises:
+        UsageError: If a list is missing.
+        Failure: If there is no name in them.
+    """
     names: dict[str, None] = {}
     for path in lists:
         if not path.is_file():
-            raise UsageError(f"{path} is missing: unpack the whole data set once more")
+            raise UsageError(f"{path} is missing: unpack the complete data set again")
         names |= dict.fromkeys(path.read_text(encoding="utf-8").split())
     if not names:
-        raise Failure(f"{lists[0]} lists no image")
+        raise Failure(f"{lists[0]} lists no images")
     return list(names)
 
 
 def found(folder: Path, name: str, *suffixes: str) -> Path | None:
-    """The file of an image in a folder, if there is one."""
+    """Looks for the file of an image.
+
+    Args:
+        folder: Where to look.
+        name: The file's name without suffix.
+        *suffixes: The accepted suffixes, in order of preference.
+
+    Returns:
+        The file, or None.
+    """
     paths = (folder / f"{name}{suffix}" for suffix in suffixes)
     return next((path for path in paths if path.is_file()), None)
 
 
 def picture(path: Path) -> Bytes:
-    """An image in colour."""
+    """Reads an image as RGB.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Height x width x 3.
+
+    Raises:
+        Failure: If the file is missing or damaged.
+    """
     if not path.is_file():
-        raise Failure(f"{path} is missing: unpack the whole data set once more")
+        raise Failure(f"{path} is missing: unpack the complete data set again")
     return np.asarray(_opened(path).convert("RGB"))
 
 
 def values(path: Path, key: str = "", channels: int = 1) -> Values:
-    """The answers in a file: numbers of a picture, an array, or what MATLAB calls `key`."""
+    """Reads the values of all pixels from an image file, a NumPy array or a MATLAB file.
+
+    Args:
+        path: The file.
+        key: The variable of a MATLAB file.
+        channels: The expected number of values per pixel.
+
+    Returns:
+        Height x width, or height x width x channels.
+
+    Raises:
+        Failure: If the file is damaged or has another number of values per pixel.
+    """
     array = np.asarray(_contents(path, key))
     if array.ndim < 2 or array.shape[2:] != (() if channels == 1 else (channels,)):
         shape = "x".join(map(str, array.shape))
-        raise Failure(f"{path} is damaged: {channels} per pixel expected, found {shape} numbers")
+        raise Failure(f"{path} is damaged: {channels} per pixel expected, found shape {shape}")
     return array
 
 
 def strengths(path: Path, key: str = "", channels: int = 1) -> Values:
-    """The same as fractions: the bytes of a picture are 255ths."""
+    """Reads values as fractions: bytes of image files are divided by 255.
+
+    Args:
+        path: The file.
+        key: The variable of a MATLAB file.
+        channels: The expected number of values per pixel.
+
+    Returns:
+        As `values`.
+
+    Raises:
+        Failure: As `values`.
+    """
     found = values(path, key, channels).astype(np.float32)
     return found / 255 if path.suffix in PICTURES else found
 
 
 def classes(path: Path, labels: Values, number: int) -> Values:
-    """Labels, which must be below the number of classes or ignored."""
+    """Checks class labels.
+
+    Args:
+        path: The file they come from, for the error message.
+        labels: The label of every pixel.
+        number: The number of classes.
+
+    Returns:
+        The labels.
+
+    Raises:
+        Failure: If a label is neither a class nor `IGNORED`.
+    """
     known = labels[labels != IGNORED]
     if known.size and not 0 <= known.min() <= known.max() < number:
         raise Failure(
@@ -87,7 +162,18 @@ def classes(path: Path, labels: Values, number: int) -> Values:
 
 
 def matlab(path: Path, key: str) -> Any:
-    """One variable of a MATLAB file; its structures are tables."""
+    """Reads one variable of a MATLAB file.
+
+    Args:
+        path: The file.
+        key: The name of the variable.
+
+    Returns:
+        The variable; structures become dictionaries.
+
+    Raises:
+        Failure: If the file is damaged or of MATLAB 7.3, which cannot be read.
+    """
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
@@ -95,7 +181,7 @@ def matlab(path: Path, key: str) -> Any:
         return loadmat(path, simplify_cells=True)[key]
     except NotImplementedError as error:
         raise Failure(
-            f"{path} is a file of MATLAB 7.3, which is not read here: save it with -v7"
+            f"{path} is in the format of MATLAB 7.3, which cannot be read: save it with -v7"
         ) from error
     except (KeyError, ValueError, TypeError, OSError, zlib.error, MatReadError) as error:
         raise Failure(
@@ -122,4 +208,4 @@ def _opened(path: Path) -> Any:
             opened.load()
             return opened
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise Failure(f"{path} is damaged: a picture is expected ({error})") from error
+        raise Failure(f"{path} is damaged: an image is expected ({error})") from error

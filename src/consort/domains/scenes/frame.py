@@ -1,4 +1,4 @@
-"""Images of all sizes in frames of one size, with their answers for every pixel."""
+"""Fitting images of all sizes, with their dense targets, into frames of one size."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ Sides = tuple[Side, Side]
 """Height and width in pixels."""
 
 MARGIN = (124, 116, 104)
-"""The mean colour of ImageNet, which is what models see as nothing."""
+"""The mean colour of ImageNet, which standardised inputs see as zero."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where an image of `shape` lies in a frame of `size`.
+    """The position of an image in a frame of fixed size.
 
-    It is made smaller if it must be, never larger, in both directions alike, and lies in the
-    middle: so nothing is cropped, and normals keep their directions.
+    The image is centred. It is scaled down if needed, never up, and keeps its aspect ratio:
+    nothing is cropped, and normals keep their directions.
     """
 
     size: tuple[int, int]
+    """Height and width of the frame."""
     shape: tuple[int, int]
+    """Height and width of the original image."""
 
     @property
     def inner(self) -> tuple[int, int]:
@@ -43,12 +45,12 @@ class Frame:
 
     @property
     def corner(self) -> tuple[int, int]:
-        """How far down and right in the frame it begins."""
+        """Row and column of the frame at which the image begins."""
         (height, width), (tall, wide) = self.size, self.inner
         return (height - tall) // 2, (width - wide) // 2
 
     def image(self, pixels: Bytes) -> Bytes:
-        """The image in its frame, channels first."""
+        """Places an RGB image (`pixels`, channels last) in the frame, channels first."""
         from PIL import Image
 
         height, width = self.inner
@@ -59,7 +61,7 @@ class Frame:
         return np.ascontiguousarray(framed.transpose(2, 0, 1))
 
     def shrunk(self, values: Values) -> Values:
-        """Answers in the size of the image in the frame: each is that of the nearest pixel."""
+        """Scales the `values` of pixels to the image in the frame, by nearest neighbour."""
         rows, columns = (
             ((2 * np.arange(few) + 1) * many) // (2 * few)
             for few, many in zip(self.inner, values.shape[:2], strict=True)
@@ -68,32 +70,47 @@ class Frame:
         return found
 
     def placed(self, small: Values, around: int = IGNORED) -> Values:
-        """Answers of that size in the frame; all around is ignored."""
+        """Places values in the frame.
+
+        Args:
+            small: Values in the size of the image in the frame.
+            around: The value outside the image.
+
+        Returns:
+            Values in the size of the frame.
+        """
         framed = np.full((*self.size, *small.shape[2:]), around, dtype=small.dtype)
         framed[self._place] = small
         return framed
 
     def nothing(self) -> Bytes:
-        """What is there if an image has no labels: all is ignored."""
+        """The target of an image without labels: every pixel is ignored."""
         return np.full(self.size, IGNORED, dtype=np.uint8)
 
     def labels(self, values: Values) -> Bytes:
-        """Whole numbers for every pixel, in the frame."""
+        """Scales integer `values` of pixels and places them in the frame."""
         return self.placed(self.shrunk(values).astype(np.uint8))
 
     def depths(self, metres: Values) -> Halves:
-        """Distances in the frame, which stay what they are; where there is none, zero."""
+        """Scales and places depths in `metres`, which keep their values; 0 is unknown."""
         return self.placed(self.shrunk(metres).astype(np.float16), around=0)
 
     def normals(self, vectors: Values) -> Halves:
-        """Unit vectors in the frame, channels first; what has no direction is ignored."""
+        """Scales and places `vectors`, normalised, channels first; those near zero are ignored."""
         small = self.shrunk(vectors).astype(np.float32)
         lengths = np.linalg.norm(small, axis=2, keepdims=True)
         unit = np.where(lengths > 0.5, small / np.maximum(lengths, 0.5), np.float32(IGNORED))
         return np.ascontiguousarray(self.placed(unit.astype(np.float16)).transpose(2, 0, 1))
 
     def lines(self, drawn: NDArray[np.bool_]) -> Bytes:
-        """Lines in the frame, thin again if it is smaller: no line that was drawn is lost."""
+        """Scales and places lines that are one pixel wide; no line is lost, and they stay thin.
+
+        Args:
+            drawn: True on lines, in the size of the original image.
+
+        Returns:
+            1 on lines, in the size of the frame.
+        """
         small = np.zeros(self.inner, dtype=bool)
         places = (
             where * few // many
@@ -103,7 +120,14 @@ class Frame:
         return self.placed(small.astype(np.uint8) if self.inner == drawn.shape else _thin(small))
 
     def borders(self, areas: Values) -> Bytes:
-        """Thin lines in the frame where the number of an area is not the mean of those around."""
+        """Places thin lines where the number of an area differs from the mean of its neighbours.
+
+        Args:
+            areas: The number of each pixel's area, in the size of the original image.
+
+        Returns:
+            1 on borders, in the size of the frame.
+        """
         small = np.pad(self.shrunk(areas).astype(np.int64), 1, mode="reflect")
         around = small[:-2, 1:-1] + small[2:, 1:-1] + small[1:-1, :-2] + small[1:-1, 2:]
         return self.placed(_thin(around != 4 * small[1:-1, 1:-1]))

@@ -1,4 +1,4 @@
-"""NYUD-v2 with four tasks, as ASTMT and its successors ship it (Maninis et al. 2019)."""
+"""NYUD-v2 with four tasks, in the layout of ASTMT and its successors (Maninis et al. 2019)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,19 @@ _SUFFIXES = (".png", ".npy", ".mat", ".jpg")
 
 
 def nyud(folder: Path | None, *, size: Sides = (448, 576)) -> Dataset:
-    """NYUD-v2: segments, normals, depth and edges of 1,449 rooms (Silberman et al. 2012)."""
+    """NYUD-v2: segments, normals, depth and edges of 1,449 rooms (Silberman et al. 2012).
+
+    Args:
+        folder: The data folder.
+        size: Height and width of the images in pixels.
+
+    Returns:
+        The data set with those of its tasks that have annotations.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     root = root_of("nyud", folder, FOLDERS, "images/*.png")
     names = listed(*(root / name for name in _LISTS))
 
@@ -56,7 +68,7 @@ def nyud(folder: Path | None, *, size: Sides = (448, 576)) -> Dataset:
 
 
 def _segments(folder: Path, name: str, frame: Frame) -> Values:
-    """Counted from 1 in the files, where 0 is what nobody named."""
+    """The files number classes from 1; 0 is unlabelled."""
     path = found(folder, name, *_SUFFIXES)
     if path is None:
         return frame.nothing()

@@ -1,4 +1,4 @@
-"""PASCAL-Context with five tasks, as ASTMT and its successors ship it (Maninis et al. 2019)."""
+"""PASCAL-Context with five tasks, in the layout of ASTMT (Maninis et al. 2019)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = (
     "luleg ruleg",
     "llleg rlleg lfoot rfoot",
 )
-"""MATLAB's names of what makes up parts 1 to 6; 0 is all else."""
+"""The names in the MATLAB files that make up parts 1 to 6; 0 is everything else."""
 _PART = {name: number for number, names in enumerate(PARTS, 1) for name in names.split()}
 
 _SHARED = """
@@ -41,7 +41,7 @@ _SHARED = """
 423 427 429 430 432 440 441 442 443 444 446 454 457
 """
 SHARED_WITH_NYU = np.array(_SHARED.split(), dtype=np.int64)
-"""Of the 459 classes, those that NYUD has too: only there a network from NYUD knows the normals."""
+"""Those of the 459 classes that NYUD also has: normals come from a network trained on NYUD."""
 
 _LISTS = {
     "context": ("ImageSets/Context/train.txt", "ImageSets/Context/val.txt"),
@@ -56,7 +56,20 @@ def pascal_context(
     size: Sides = (512, 512),
     split: Literal["context", "voc_aug"] = "context",
 ) -> Dataset:
-    """PASCAL-Context: segments, parts of people, saliency, normals and edges of 10,103 images."""
+    """PASCAL-Context: segments, human parts, saliency, normals and edges of 10,103 images.
+
+    Args:
+        folder: The data folder.
+        size: Height and width of the images in pixels.
+        split: The list of images: PASCAL-Context's, or the augmented one of PASCAL VOC.
+
+    Returns:
+        The data set with those of its tasks that have annotations.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     root = root_of("pascal_context", folder, FOLDERS, "JPEGImages/*.jpg")
     names = listed(*(root / name for name in _LISTS[split]))
 
@@ -90,7 +103,7 @@ def _segments(root: Path, name: str, frame: Frame) -> Values:
 
 
 def _parts(folder: Path, name: str, frame: Frame) -> Values:
-    """Ignored as a whole, if no part of anybody is marked."""
+    """An image without any annotated part is ignored as a whole."""
     path = found(folder, name, ".mat")
     target = np.zeros(frame.shape, dtype=np.uint8)
     try:
@@ -135,5 +148,5 @@ def _areas(root: Path, name: str) -> Values | None:
 
 
 def _each(structures: Any) -> list[Any]:
-    """MATLAB does not tell one structure from a list of one."""
+    """Always a list: MATLAB does not distinguish a structure from a list of one."""
     return [structures] if isinstance(structures, dict) else list(structures)

@@ -1,4 +1,4 @@
-"""Taskonomy: rooms seen from several places, with answers for every pixel (Zamir et al. 2018)."""
+"""Taskonomy: rooms from several viewpoints, with dense targets (Zamir et al. 2018)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,18 @@ _BATCH = 64
 
 
 def taskonomy(folder: Path | None) -> Dataset:
-    """Taskonomy's tiny rooms in 96 by 96 pixels: segments, normals, depth and edges."""
+    """Taskonomy's tiny rooms in 96x96 pixels: segments, normals, depth and edges.
+
+    Args:
+        folder: The data folder.
+
+    Returns:
+        The data set; views of the same place stay together when it is partitioned.
+
+    Raises:
+        UsageError: If the file is not in the folder.
+        Failure: If the file is damaged.
+    """
     path = folder / EXTRACT if folder else None
     if path is None or not path.is_file():
         raise not_found("taskonomy", folder, (EXTRACT,), twin="synthetic_scenes")
@@ -55,7 +66,7 @@ def taskonomy(folder: Path | None) -> Dataset:
 
 
 def _unit_vectors(pixels: Tensor) -> Tensor:
-    """Right, up and towards us; what has no direction is ignored."""
+    """Right, up and towards the camera; vectors near zero are ignored."""
     vectors = (pixels.movedim(-1, 1).float() / 127.5 - 1) * torch.tensor([1, -1, -1])[:, None, None]
     lengths = vectors.norm(dim=1, keepdim=True)
     return torch.where(lengths > 0.5, vectors / lengths.clamp(min=0.5), float(IGNORED)).half()

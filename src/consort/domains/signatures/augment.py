@@ -1,4 +1,4 @@
-"""Varying signatures at random: five schemes of two transforms each (appendix A of FedMH)."""
+"""Random augmentation of signatures: five schemes of two transforms each (FedMH, appendix A)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from torch import Generator, Tensor
 from consort.domains.signatures import transforms as to
 
 Transform = Callable[[Tensor, Generator], Tensor]
+"""Transforms a batch of images with a generator."""
 Scheme = tuple[tuple[Transform, float], ...]
+"""Transforms in the order of application, each with its probability."""
 
 SCHEMES: tuple[Scheme, ...] = (
     ((to.cropping, 0.4), (to.rotation, 0.5)),
@@ -19,13 +21,22 @@ SCHEMES: tuple[Scheme, ...] = (
     ((to.gaussian_noise, 0.3), (to.gaussian_blur, 0.3)),
     ((to.shear, 0.3), (to.motion_blur, 0.2)),
 )
-"""Each transform with its probability. The paper says "clipping" where shear stands here."""
+"""The schemes of the paper, which says "clipping" where shear is used here."""
 
 
 def augmented(
     images: Tensor, generator: Generator, schemes: tuple[Scheme, ...] = SCHEMES
 ) -> Tensor:
-    """Every image after the transforms of a scheme drawn for it, each with its probability."""
+    """Draws a scheme for every image and applies each of its transforms with its probability.
+
+    Args:
+        images: Values from 0 to 1, images x channels x height x width.
+        generator: The source of randomness.
+        schemes: The schemes to draw from.
+
+    Returns:
+        The augmented images.
+    """
     scheme = torch.randint(len(schemes), (len(images),), generator=generator)
     luck = torch.rand(max(map(len, schemes)), len(images), generator=generator)
     result = images.clone()
@@ -38,7 +49,16 @@ def augmented(
 
 
 def random_crop(images: Tensor, size: tuple[int, int], generator: Generator) -> Tensor:
-    """A part of each image, anywhere in it."""
+    """Crops each image at a random position.
+
+    Args:
+        images: Images x channels x height x width.
+        size: Height and width of the crops.
+        generator: The source of randomness.
+
+    Returns:
+        The crops.
+    """
     (rows, columns) = (
         torch.randint(room - side + 1, (len(images), 1), generator=generator) + torch.arange(side)
         for room, side in zip(images.shape[2:], size, strict=True)
@@ -48,6 +68,14 @@ def random_crop(images: Tensor, size: tuple[int, int], generator: Generator) -> 
 
 
 def centre_crop(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """The middle of each image."""
+    """Crops the centre of each image.
+
+    Args:
+        images: Images x channels x height x width.
+        size: Height and width of the crops.
+
+    Returns:
+        The crops, as a view.
+    """
     (height, width), (tall, wide) = images.shape[2:], size
     return images[:, :, (height - tall) // 2 :, (width - wide) // 2 :][:, :, :tall, :wide]

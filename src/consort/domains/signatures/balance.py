@@ -1,23 +1,30 @@
-"""As many genuine signatures as forgeries of every user (Equation 1 of FedMH)."""
+"""Balancing genuine signatures and forgeries of every user by repetition (FedMH, Equation 1)."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
-Repeated = Literal["smaller", "larger", "any"]
+from consort.training.augmentation import Repeat
 
 
 def balanced(
-    users: Tensor, genuine: Tensor, generator: Generator, repeated: Repeated = "smaller"
+    users: Tensor, genuine: Tensor, generator: Generator, repeated: Repeat = "smaller"
 ) -> Tensor:
-    """Positions of all examples, then of repeated ones from each user's smaller class.
+    """Repeats examples until every user has as many genuine signatures as forgeries.
 
-    Those are drawn with replacement until both classes are of one size. A user without genuine
-    signatures or without forgeries keeps what there is. As many are drawn from the `larger` class
-    or from `any` of the user's signatures to see what balance, and not mere number, is worth.
+    Examples to repeat are drawn with replacement from each user's smaller class. A user with only
+    one class is left unchanged.
+
+    Args:
+        users: The user of each example.
+        genuine: Whether each example is genuine.
+        generator: The source of randomness.
+        repeated: Where repeated examples come from. `larger` and `any` repeat as many examples
+            without balancing: controls that separate the effect of balance from that of number.
+
+    Returns:
+        The positions of all examples, followed by those of the repeated ones.
     """
     genuine = genuine.bool()
     extra = [torch.arange(len(users))]

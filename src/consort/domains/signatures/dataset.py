@@ -23,11 +23,21 @@ def signature_dataset(
     genuine: NDArray[np.bool_],
     scan: Scan | None = None,
 ) -> Dataset:
-    """Images (N, H, W) of bright ink; users count from 0, and no number is left out.
+    """A data set of signatures with the tasks `identify` and `detect`.
 
-    `identify` tells the user of a genuine signature, `detect` a genuine one (1) from a forgery
-    (0). The user is the label, so that label skew keeps a user's signatures and the forgeries of
-    them together.
+    `identify` predicts the user of a genuine signature, `detect` distinguishes genuine signatures
+    (1) from forgeries (0). The label for partitioning is the user, so that label skew keeps a
+    user's genuine signatures and forgeries together.
+
+    Args:
+        name: The name of the data set.
+        images: Bright ink on black, images x height x width.
+        users: The claimed user of each image, numbered from 0 without gaps.
+        genuine: Whether the claimed user wrote it.
+        scan: How further images are read from files.
+
+    Returns:
+        The data set.
     """
     claimed, truth = torch.from_numpy(users), torch.from_numpy(genuine.astype(np.int64))
     return Dataset(
@@ -40,19 +50,32 @@ def signature_dataset(
         labels=users,
         strata=2 * users + genuine,
         prepare=ink,
-        scan=scan,
+        reader=scan,
     )
 
 
 def is_signatures(dataset: Dataset) -> bool:
-    """Whether a data set tells users and forgeries."""
+    """Whether `dataset` has the tasks of signatures, `identify` and `detect`."""
     return {"identify", "detect"} <= dataset.tasks.keys()
 
 
 def held_out(dataset: Dataset, users: int) -> tuple[Dataset, Dataset]:
-    """The data set without its last users, and these users alone."""
+    """Holds out the last users of a data set.
+
+    Args:
+        dataset: A data set of signatures.
+        users: The number of users to hold out.
+
+    Returns:
+        The data set without these users, and a data set of these users only.
+
+    Raises:
+        UsageError: If the data set has no signatures or no users would remain.
+    """
     if not is_signatures(dataset):
-        raise UsageError(f"data set {dataset.name!r} has no users to hold out: it is no signatures")
+        raise UsageError(
+            f"data set {dataset.name!r} has no users to hold out: signatures are needed"
+        )
     known = int(dataset.labels.max()) + 1 - users
     if known < 1:
         raise UsageError(
@@ -76,5 +99,5 @@ def _only(dataset: Dataset, chosen: NDArray[np.bool_]) -> Dataset:
 
 
 def ink(images: Tensor) -> Tensor:
-    """Bytes 0…255 as floats from 0, paper, to 1."""
+    """Converts bytes 0…255 to floats from 0, paper, to 1."""
     return images.to(torch.float32).div_(255)

@@ -1,4 +1,4 @@
-"""How a collection of signatures lies on disk."""
+"""How signature data sets are laid out on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUFFIX = rf"\.({'|'.join(SUFFIXES)})"
 
 @dataclass(frozen=True)
 class Signature:
-    """A picture, the user whose signature it shows, and whether that user wrote it."""
+    """An image file, the user whose signature it shows, and whether that user wrote it."""
 
     path: Path
     user: str
@@ -23,19 +23,30 @@ class Signature:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the pictures are and how they are called.
+    """Where the image files of a data set are and how they are named.
 
-    The patterns are regular expressions of a path below `place`, without its suffix; their group
-    `user` is the user. `shown` is what people are told.
+    `genuine` and `forged` are regular expressions for paths below `place`, without suffix; their
+    group `user` is the user.
     """
 
     place: str
+    """The folder below the data folder."""
     genuine: str
+    """The pattern of genuine signatures."""
     forged: str
+    """The pattern of forgeries."""
     shown: str
+    """The patterns as they are shown in error messages."""
 
     def signatures(self, folder: Path) -> list[Signature]:
-        """All signatures below the data folder, by user, genuine ones first, then by number."""
+        """All signatures below the data folder.
+
+        Args:
+            folder: The data folder.
+
+        Returns:
+            The signatures, sorted by user, genuine ones first, then by number.
+        """
         place = folder / self.place
         found = [
             Signature(file, match["user"], genuine)
@@ -49,7 +60,19 @@ class Layout:
 def find(
     name: str, folder: Path | None, layouts: tuple[Layout, ...]
 ) -> tuple[list[Signature], Layout]:
-    """The signatures in the first layout of which there are some, and that layout."""
+    """The signatures of the first layout that is found on disk.
+
+    Args:
+        name: The data set, for the error message.
+        folder: The data folder.
+        layouts: The accepted layouts, in order of preference.
+
+    Returns:
+        All signatures in this layout, and the layout.
+
+    Raises:
+        UsageError: If no layout is found.
+    """
     for layout in layouts if folder else ():
         if folder and (signatures := layout.signatures(folder)):
             return signatures, layout

@@ -1,4 +1,16 @@
-"""Collections of signatures in their published layouts."""
+"""Signature data sets in their published layouts.
+
+All loaders take the same arguments:
+
+- `folder`: the data folder;
+- `size`: height and width of the images in pixels;
+- `canvas`: height and width of the canvas on which signatures are centred before scaling; by
+  default the one published for the data set;
+- `only_users`: a range of users to load, see `Users`; by default all.
+
+They return a data set with the tasks `identify` and `detect` and raise `UsageError` if the files
+are not found and `Failure` if a file is damaged.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +34,9 @@ Side = Annotated[int, Field(ge=1)]
 Sides = tuple[Side, Side]
 """Height and width in pixels."""
 Users = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
-"""The first user, counted from 0, and the first one after it that is left out again."""
+"""The first user, counted from 0, and the end of the range, which is excluded."""
 Empty = tuple[()]
-"""The canvas that is published with the data, or all users."""
+"""Selects the default: the published canvas, or all users."""
 
 SIZE: Sides = (256, 256)
 
@@ -36,7 +48,10 @@ def cedar(
     canvas: Sides | Empty = (),
     only_users: Users | Empty = (),
 ) -> Dataset:
-    """CEDAR: 55 users with 24 genuine signatures and 24 forgeries each (Kalera et al. 2004)."""
+    """CEDAR: 55 users with 24 genuine signatures and 24 forgeries each (Kalera et al. 2004).
+
+    See the module for the arguments.
+    """
     original, forgery = r"original_(?P<user>\d+)_\d+", r"forgeries_(?P<user>\d+)_\d+"
     files = "{original,forgeries}_<user>_<number>.png"
     published = Layout(
@@ -54,7 +69,10 @@ def bhsig_bengali(
     canvas: Sides | Empty = (),
     only_users: Users | Empty = (),
 ) -> Dataset:
-    """BHSig260, Bengali: 100 users, each 24 genuine and 30 forged (Pal et al. 2016)."""
+    """BHSig260, Bengali: 100 users with 24 genuine and 30 forged each (Pal et al. 2016).
+
+    See the module for the arguments.
+    """
     canvases = _bhsig("Bengali", (310, 1100))
     return _loaded("bhsig_bengali", folder, canvases, size, canvas, only_users)
 
@@ -66,13 +84,16 @@ def bhsig_hindi(
     canvas: Sides | Empty = (),
     only_users: Users | Empty = (),
 ) -> Dataset:
-    """BHSig260, Hindi: 160 users, each 24 genuine and 30 forged (Pal et al. 2016)."""
+    """BHSig260, Hindi: 160 users with 24 genuine and 30 forged each (Pal et al. 2016).
+
+    See the module for the arguments.
+    """
     canvases = _bhsig("Hindi", (450, 1350))
     return _loaded("bhsig_hindi", folder, canvases, size, canvas, only_users)
 
 
 def _bhsig(script: str, canvas: Size) -> dict[Layout, Size]:
-    """The user is taken from the folder: some file names carry another."""
+    """The layouts with their canvases; users are read from folders: some file names are wrong."""
     letter = script[0]
     names = (
         rf"(?P<user>\d+)/{letter}-S-\d+-G-\d+",
@@ -92,7 +113,10 @@ def gpds(
     canvas: Sides | Empty = (),
     only_users: Users | Empty = (),
 ) -> Dataset:
-    """GPDS synthetic: up to 10,000 users, each 24 genuine and 30 forged (Ferrer et al. 2015)."""
+    """GPDS synthetic: up to 10,000 users with 24 genuine and 30 forged each (Ferrer et al. 2015).
+
+    See the module for the arguments.
+    """
     layout = Layout(
         "GPDSS10000",
         r"(?P<user>\d+)/c-\d+-\d+",
@@ -110,7 +134,13 @@ def signature_folder(
     canvas: Sides | Empty = (),
     only_users: Users | Empty = (),
 ) -> Dataset:
-    """Signatures of your own, in a folder for each user or as in the SigComp competitions."""
+    """Your own signatures, in a folder for each user or as in the SigComp competitions.
+
+    See the module for the other arguments.
+
+    Args:
+        path: The folder of the signatures below the data folder.
+    """
     by_user = Layout(
         path,
         r"(?P<user>[^/]+)/genuine/[^/]+",
@@ -150,19 +180,26 @@ def _users(name: str, signatures: Sequence[Signature], only: Users | Empty) -> d
     chosen = users[slice(*only)] if only else users
     if not chosen:
         raise UsageError(
-            f"data set {name!r} has the users 0 to {len(users) - 1}: none of them is among "
+            f"data set {name!r} has the users 0 to {len(users) - 1}, none of them in the range "
             f"only_users = {list(only)}"
         )
     return {user: number for number, user in enumerate(chosen)}
 
 
 def first_of_each(signatures: Sequence[Signature]) -> list[Signature]:
-    """Without files whose content a user already has in the same class: no split would be fair."""
-    unlike: dict[tuple[str, bool, bytes], Signature] = {}
+    """Removes files that repeat another file of the same user and class: splits would leak.
+
+    Args:
+        signatures: All signatures.
+
+    Returns:
+        The first file of each content.
+    """
+    distinct: dict[tuple[str, bool, bytes], Signature] = {}
     for signature in signatures:
         key = signature.user, signature.genuine, _digest(signature.path)
-        unlike.setdefault(key, signature)
-    return list(unlike.values())
+        distinct.setdefault(key, signature)
+    return list(distinct.values())
 
 
 def _digest(path: Path) -> bytes:

@@ -1,4 +1,7 @@
-"""From a scanned page to bright ink on black, centred and of one size (after Hafemann's sigver)."""
+"""Preprocessing scanned signatures: bright ink on black, centred, resized (after sigver).
+
+sigver is the package of Hafemann et al. (2017).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,25 @@ Size = tuple[int, int]
 """Height and width."""
 
 BLUR = 2.0
+"""The standard deviation, in pixels, of the blur that removes specks."""
 BLUR_WHOLE = 600
-"""Pages whose longer side has fewer pixels are blurred less, or thin strokes would vanish."""
+"""Pages whose longer side is smaller are blurred less, so that thin strokes survive."""
 
 
 def preprocess(page: Grey, size: Size, canvas: Size | None = None) -> Grey:
-    """The signature on a page of dark ink: inverted, without paper, scaled and cropped to `size`.
+    """Extracts the signature from a page of dark ink on paper.
 
-    Its centre of mass comes to the middle of a canvas of the given size; what is larger than the
-    canvas is cropped. Without one each page has its own: the smallest of the shape of `size` that
-    holds all. A page without ink gives zeros.
+    The page is inverted, paper becomes 0, and the result is centred on a canvas by its centre of
+    mass, scaled and cropped. Ink that does not fit on the canvas is cropped.
+
+    Args:
+        page: Grey levels of the scanned page.
+        size: Height and width of the result.
+        canvas: Height and width of the canvas; by default the smallest one with the aspect ratio
+            of `size` that fits the ink of this page.
+
+    Returns:
+        Bright ink on black; all zeros if the page has no ink.
     """
     threshold = otsu(page)
     if threshold is None:
@@ -32,9 +44,16 @@ def preprocess(page: Grey, size: Size, canvas: Size | None = None) -> Grey:
 
 
 def ink_box(page: Grey, threshold: int) -> tuple[slice, slice, Size]:
-    """Rows and columns with ink, and the ink's centre of mass from their beginning.
+    """Finds the bounding box of the ink.
 
-    Specks are blurred away first, unless that leaves nothing.
+    Specks are blurred away first, unless nothing would remain.
+
+    Args:
+        page: Grey levels of the scanned page.
+        threshold: The lightest grey level that counts as ink.
+
+    Returns:
+        The rows and columns of the box, and the centre of mass relative to it.
     """
     from scipy.ndimage import gaussian_filter
 
@@ -60,7 +79,16 @@ def _own_canvas(shape: tuple[int, ...], middle: Size, size: Size) -> Size:
 
 
 def pasted(ink: Grey, middle: Size, canvas: Size) -> Grey:
-    """The ink with this point of it in the middle of a canvas, or as near as there is room."""
+    """Pastes ink onto a canvas, with a given point at its centre or as near as possible.
+
+    Args:
+        ink: The ink to paste.
+        middle: Row and column of the point.
+        canvas: Height and width of the canvas.
+
+    Returns:
+        The canvas; ink that is larger than it is cropped.
+    """
     places = [
         _place(length, at, room) for length, at, room in zip(ink.shape, middle, canvas, strict=True)
     ]
@@ -71,7 +99,7 @@ def pasted(ink: Grey, middle: Size, canvas: Size) -> Grey:
 
 
 def _place(length: int, middle: int, room: int) -> tuple[slice, slice]:
-    """Where on the canvas, and what of the ink: all that fits, else the middle part of it."""
+    """The range on the canvas, and the range of the ink that is pasted there."""
     if length > room:
         cut = (length - room) // 2
         return slice(0, room), slice(cut, cut + room)
@@ -80,7 +108,15 @@ def _place(length: int, middle: int, room: int) -> tuple[slice, slice]:
 
 
 def fit(image: Grey, size: Size) -> Grey:
-    """The image scaled without stretching until it covers `size`, and the middle of that."""
+    """Scales an image, keeping its aspect ratio, until it covers `size`, and crops the centre.
+
+    Args:
+        image: Height x width.
+        size: Height and width of the result.
+
+    Returns:
+        The scaled and cropped image.
+    """
     from PIL import Image
 
     scale = max(side / length for side, length in zip(size, image.shape, strict=True))

@@ -1,9 +1,9 @@
-"""How the picture of a signature in a file becomes what models see."""
+"""Reading the image file of a signature as a model's input."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,44 @@ from consort.domains.signatures.preprocess import Size, fit, preprocess
 
 @dataclass(frozen=True)
 class Scan:
-    """The same steps for every picture of a data set, then and later."""
+    """The preprocessing of a data set, so that later files are read in the same way; a `Reader`."""
 
     size: Size
-    """Of the result, in pixels."""
+    """Height and width of the result in pixels."""
     canvas: Size | None = None
-    """What a signature is centred on before it is scaled; without one, each has its own."""
+    """The canvas on which signatures are centred before scaling; None for one per signature."""
     cleaned: bool = True
-    """Whether ink must be told from paper and centred; drawn pages are white and need neither."""
+    """Whether ink is separated from paper and centred; synthetic pages need neither."""
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Scan:
-        """From what `asdict` made of one, perhaps by way of JSON."""
+        """Restores a scan.
+
+        Args:
+            table: The result of `table`, possibly read from JSON.
+
+        Returns:
+            The scan.
+        """
         size, canvas = (table[key] and tuple(table[key]) for key in ("size", "canvas"))
         return cls(size, canvas, table["cleaned"])
 
+    def table(self) -> dict[str, Any]:
+        """Its fields by name."""
+        return asdict(self)
+
     def read(self, path: Path) -> Grey:
-        """Bright ink on black; nothing but black, if the page is empty."""
+        """Reads a signature from an image file.
+
+        Args:
+            path: The file.
+
+        Returns:
+            Bright ink on black; all zeros if the page is empty.
+
+        Raises:
+            Failure: If the file cannot be read as an image.
+        """
         page = read_page(path)
         if not self.cleaned:
             return fit(PAPER - page, self.size)

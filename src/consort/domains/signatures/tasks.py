@@ -1,8 +1,9 @@
-"""Two things to learn about a signature: whose it is, and whether it is genuine."""
+"""The two tasks on signatures: identifying the user and detecting forgeries."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,19 +16,32 @@ _IGNORED = -100
 
 
 def identity(users: Tensor, genuine: Tensor) -> Tensor:
-    """The target of `Identification`: the user u, or ~u = -1 - u where a forger imitates u."""
+    """The targets of `Identification`: u for a signature of user u, ~u = -1 - u for a forgery.
+
+    Args:
+        users: The claimed user of each signature.
+        genuine: Whether the claimed user wrote it.
+
+    Returns:
+        The targets.
+    """
     return torch.where(genuine.bool(), users, ~users)
 
 
 def claimed_user(target: Tensor) -> Tensor:
-    """The user each signature claims to be from, from a target of `Identification`."""
+    """The claimed user of each signature, recovered from a `target` of `Identification`."""
     return torch.where(target < 0, ~target, target)
 
 
 def imitation_loss(output: Tensor, target: Tensor) -> Tensor:
-    """How surely forgeries are taken for the users they imitate: the mean of -log(1 - p).
+    """Penalises forgeries that are classified as the imitated user: the mean of -log(1 - p).
 
-    Takes what `Identification` takes; zero if there is no forgery, or no other user.
+    Args:
+        output: Logits of `Identification`, signatures x users.
+        target: Targets of `Identification`; negative for forgeries.
+
+    Returns:
+        A scalar; zero if there is no forgery or only one user.
     """
     if output.shape[1] < 2:
         return output.sum() * 0
@@ -38,13 +52,18 @@ def imitation_loss(output: Tensor, target: Tensor) -> Tensor:
 
 
 class IdentificationMeter:
-    """Accuracy and loss over genuine signatures; nothing, if there was none."""
+    """Accuracy and loss over genuine signatures."""
 
     def __init__(self) -> None:
         self.hits, self.seen, self.loss = 0, 0, 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of logits and targets in."""
+        """Adds a batch.
+
+        Args:
+            output: Logits, signatures x users.
+            target: The targets, negative for forgeries.
+        """
         genuine = target >= 0
         output, target = output[genuine], target[genuine]
         self.hits += int((output.argmax(1) == target).sum())
@@ -52,7 +71,7 @@ class IdentificationMeter:
         self.loss += F.cross_entropy(output, target, reduction="sum").item()
 
     def compute(self) -> dict[str, float]:
-        """The mean of each."""
+        """The mean accuracy and loss; empty if there were no genuine signatures."""
         if not self.seen:
             return {}
         return {"accuracy": self.hits / self.seen, "loss": self.loss / self.seen}
@@ -60,48 +79,71 @@ class IdentificationMeter:
 
 @dataclass(frozen=True)
 class Identification:
-    """Whose signature it is: cross entropy over `users`, of genuine signatures only.
+    """Identification of the user, with cross entropy over genuine signatures only.
 
-    Targets are made by `identity`, so that those of forgeries are negative.
+    The targets are those of `identity`, negative for forgeries.
+
+    Raises:
+        ValueError: If there is no user.
     """
 
     users: int
+    """The number of users."""
     metric: str = "accuracy"
     higher_is_better: bool = True
+    augmentation: ClassVar[str] = "signatures"
+    balancing: ClassVar[str] = "signatures"
 
     def __post_init__(self) -> None:
         if self.users < 1:
             raise ValueError(f"identification needs at least one user, found {self.users}")
 
     def head(self, features: int) -> nn.Module:
-        """A linear layer to one logit per user."""
+        """A linear layer from `features` inputs to one logit per user."""
         return nn.Linear(features, self.users)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross entropy over the genuine signatures; zero, if there is none."""
+        """The mean cross entropy of genuine signatures; zero if there are none.
+
+        Args:
+            output: Logits, signatures x users.
+            target: The targets, negative for forgeries.
+
+        Returns:
+            A scalar.
+        """
         target = target.where(target >= 0, _IGNORED)
         total = F.cross_entropy(output, target, ignore_index=_IGNORED, reduction="sum")
         return total / (target >= 0).sum().clamp(min=1)
 
+    def imitation_loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """How surely forgeries are taken for the users they imitate, see `imitation_loss`."""
+        return imitation_loss(output, target)
+
     def meter(self) -> Meter:
-        """An empty count."""
+        """A new, empty meter."""
         return IdentificationMeter()
 
 
 class DetectionMeter:
-    """Accuracy and loss; AUC and EER as soon as there are both genuine and forged signatures."""
+    """Accuracy and loss; also AUC and EER if there are both genuine and forged signatures."""
 
     def __init__(self) -> None:
         self.logits: list[Tensor] = []
         self.targets: list[Tensor] = []
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of logits and targets in."""
+        """Adds a batch.
+
+        Args:
+            output: One logit per signature.
+            target: 1 for genuine signatures, 0 for forgeries.
+        """
         self.logits.append(output.detach().double())
         self.targets.append(target)
 
     def compute(self) -> dict[str, float]:
-        """One threshold for all users: zero for the accuracy, the best one for the EER."""
+        """The metrics at one threshold for all users: 0 for accuracy, the optimum for the EER."""
         logits, genuine = torch.cat(self.logits), torch.cat(self.targets).bool()
         metrics = {
             "accuracy": ((logits >= 0) == genuine).double().mean().item(),
@@ -115,21 +157,24 @@ class DetectionMeter:
 
 @dataclass(frozen=True)
 class Detection:
-    """Whether a signature is genuine (1) or a forgery (0): one logit; reported by its EER."""
+    """Detection of forgeries: genuine (1) or forged (0), by one logit; reported by the EER."""
 
     metric: str = "eer"
     higher_is_better: bool = False
     hidden: int = 128
+    """The width of the hidden layer of the head."""
+    augmentation: ClassVar[str] = "signatures"
+    balancing: ClassVar[str] = "signatures"
 
     def head(self, features: int) -> nn.Module:
-        """A hidden layer, then one logit per signature."""
+        """A hidden layer on `features` inputs, then one logit per signature."""
         layers = nn.Linear(features, self.hidden), nn.ReLU(), nn.Linear(self.hidden, 1)
         return nn.Sequential(*layers, nn.Flatten(0))
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean binary cross entropy."""
+        """The mean binary cross entropy of the logits `output` for the truths `target`."""
         return F.binary_cross_entropy_with_logits(output, target.to(output.dtype))
 
     def meter(self) -> Meter:
-        """No scores yet."""
+        """A new, empty meter."""
         return DetectionMeter()

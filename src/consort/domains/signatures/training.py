@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from torch import Generator
 
 from consort.data.examples import Examples
 from consort.domains.signatures.augment import augmented
-from consort.domains.signatures.balance import Repeated, balanced
+from consort.domains.signatures.balance import balanced
 from consort.domains.signatures.tasks import claimed_user
 from consort.errors import UsageError
+from consort.tasks import Task
+from consort.training.augmentation import Repeat
 
 
-def varied(
+def balanced_signatures(
     examples: Examples,
-    balance: bool,
-    augment: bool,
+    tasks: Mapping[str, Task],  # noqa: ARG001
     generator: Generator,
-    repeated: Repeated = "smaller",
+    repeat: Repeat = "smaller",
 ) -> Examples:
-    """As many genuine signatures as forgeries of each user, and every one a little different."""
+    """As many genuine signatures as forgeries of each user; a `Balancing`."""
+    _refuse_others("local.balance", examples)
+    users = claimed_user(examples.targets["identify"])
+    genuine = examples.targets["detect"]
+    return examples.take(balanced(users, genuine, generator, repeat))
+
+
+def varied_signatures(
+    examples: Examples,
+    tasks: Mapping[str, Task],  # noqa: ARG001
+    generator: Generator,
+) -> Examples:
+    """Every signature a little different; an `Augmentation`."""
+    _refuse_others("local.augment", examples)
+    return replace(examples, inputs=augmented(examples.inputs, generator))
+
+
+def _refuse_others(key: str, examples: Examples) -> None:
     if not {"identify", "detect"} <= examples.targets.keys():
-        raise UsageError(
-            "local.balance and local.augment are for signatures: data with the tasks identify and "
-            "detect"
-        )
-    if balance:
-        users = claimed_user(examples.targets["identify"])
-        genuine = examples.targets["detect"]
-        examples = examples.take(balanced(users, genuine, generator, repeated))
-    if augment:
-        examples = replace(examples, inputs=augmented(examples.inputs, generator))
-    return examples
+        raise UsageError(f"{key} is for signatures here: data with the tasks identify and detect")

@@ -1,7 +1,7 @@
-"""Twelve ways to change signatures a little (Table 4 of FedMH), each image in a way of its own.
+"""Twelve random transforms of signatures (FedMH, Table 4), drawn anew for each image.
 
-Every function takes a batch of images (N, C, H, W) of bright ink, with values from 0 to 1, and a
-generator, and returns a new batch. Paper is black, so that is what comes in at the edges.
+Every transform takes a batch of images (N, C, H, W) of bright ink, with values from 0 to 1, and a
+generator, and returns a new batch. Paper is black, and so are new pixels at the border.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 def shear(images: Tensor, generator: Generator) -> Tensor:
-    """Slants the image by up to 8 degrees, along its rows or its columns."""
+    """Shears the image by up to 8 degrees, along its rows or its columns."""
     slope = _between(-8, 8, (len(images),), generator).deg2rad().tan()
     rows = torch.rand(len(images), generator=generator) < 0.5
     zero = torch.zeros_like(slope)
@@ -22,7 +22,7 @@ def shear(images: Tensor, generator: Generator) -> Tensor:
 
 
 def translation(images: Tensor, generator: Generator) -> Tensor:
-    """Moves the image by up to 5 % of its width and of its height."""
+    """Shifts the image by up to 5 % of its width and of its height."""
     x, y = _between(-0.05, 0.05, (2, len(images)), generator)
     zero = torch.zeros_like(x)
     width, height = images.shape[3], images.shape[2]
@@ -30,14 +30,14 @@ def translation(images: Tensor, generator: Generator) -> Tensor:
 
 
 def rotation(images: Tensor, generator: Generator) -> Tensor:
-    """Turns the image by up to 10 degrees."""
+    """Rotates the image by up to 10 degrees."""
     angle = _between(-10, 10, (len(images),), generator).deg2rad()
     cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
     return _warped(images, cos, sin, -sin, cos, zero, zero)
 
 
 def elastic(images: Tensor, generator: Generator) -> Tensor:
-    """Pulls every part of the image somewhere else, smoothly, by up to 4 % of its height."""
+    """Distorts the image smoothly, displacing pixels by up to 4 % of its height."""
     count, _, height, width = images.shape
     noise = _between(-1, 1, (count, 2, height, width), generator)
     shift = blurred(noise, torch.full((count,), height / 16))
@@ -50,13 +50,13 @@ def elastic(images: Tensor, generator: Generator) -> Tensor:
 
 
 def contrast(images: Tensor, generator: Generator) -> Tensor:
-    """Moves all values from or towards their mean by up to 20 %."""
+    """Scales the differences from the mean by a factor from 0.8 to 1.2."""
     mean = images.mean((1, 2, 3), keepdim=True)
     return (mean + _factor(0.8, 1.2, images, generator) * (images - mean)).clamp_(0, 1)
 
 
 def brightness(images: Tensor, generator: Generator) -> Tensor:
-    """Makes the ink up to 20 % stronger or weaker."""
+    """Multiplies all values by a factor from 0.8 to 1.2."""
     return (images * _factor(0.8, 1.2, images, generator)).clamp_(0, 1)
 
 
@@ -66,17 +66,17 @@ def gamma(images: Tensor, generator: Generator) -> Tensor:
 
 
 def gaussian_noise(images: Tensor, generator: Generator) -> Tensor:
-    """Adds the grain of a sensor, with a deviation of 0.02."""
+    """Adds Gaussian noise with a standard deviation of 0.02."""
     return (images + 0.02 * torch.randn(images.shape, generator=generator)).clamp_(0, 1)
 
 
 def gaussian_blur(images: Tensor, generator: Generator) -> Tensor:
-    """Blurs with a deviation of 0.5 to 1.5 pixels."""
+    """Blurs with a standard deviation of 0.5 to 1.5 pixels."""
     return blurred(images, _between(0.5, 1.5, (len(images),), generator))
 
 
 def motion_blur(images: Tensor, generator: Generator) -> Tensor:
-    """Smears along a line of 5, 7 or 9 pixels in any direction."""
+    """Blurs along a line of 5, 7 or 9 pixels in a random direction."""
     half = torch.randint(2, 5, (len(images), 1, 1), generator=generator)
     angle = _between(0, math.pi, (len(images), 1, 1), generator)
     x, y = torch.arange(-4.0, 5.0), torch.arange(-4.0, 5.0)[:, None]
@@ -87,7 +87,7 @@ def motion_blur(images: Tensor, generator: Generator) -> Tensor:
 
 
 def cropping(images: Tensor, generator: Generator) -> Tensor:
-    """Removes one to three boxes with sides of 5 to 15 % of the image's."""
+    """Erases one to three boxes with sides of 5 to 15 % of the image's."""
     count, _, height, width = images.shape
     boxes = torch.randint(1, 4, (count, 1), generator=generator) > torch.arange(3)
     rows, columns = (
@@ -107,7 +107,15 @@ def mixed_noise(images: Tensor, generator: Generator) -> Tensor:
 
 
 def blurred(images: Tensor, deviations: Tensor) -> Tensor:
-    """Each image convolved with a Gaussian of its own deviation, in pixels."""
+    """Convolves each image with a Gaussian.
+
+    Args:
+        images: Images x channels x height x width.
+        deviations: The standard deviation for each image, in pixels.
+
+    Returns:
+        The blurred images.
+    """
     reach = math.ceil(3 * float(deviations.max()))
     steps = torch.arange(-reach, reach + 1.0)
     kernels = torch.exp(-((steps / deviations[:, None]) ** 2) / 2)
@@ -116,7 +124,7 @@ def blurred(images: Tensor, deviations: Tensor) -> Tensor:
 
 
 def _filtered(images: Tensor, kernels: Tensor) -> Tensor:
-    """Each image convolved with a kernel of its own (N, h, w)."""
+    """Convolves each image with its own kernel (N, h, w)."""
     count, channels, height, width = images.shape
     weights = kernels.repeat_interleave(channels, 0)[:, None]
     padding = kernels.shape[1] // 2, kernels.shape[2] // 2
@@ -127,7 +135,7 @@ def _filtered(images: Tensor, kernels: Tensor) -> Tensor:
 def _warped(
     images: Tensor, xx: Tensor, xy: Tensor, yx: Tensor, yy: Tensor, x: Tensor, y: Tensor
 ) -> Tensor:
-    """Takes the pixel at p from the middle from (xx, xy; yx, yy) p + (x, y), all in pixels."""
+    """Samples the pixel at p (relative to the centre) at (xx, xy; yx, yy) p + (x, y), in pixels."""
     height, width = images.shape[2:]
     shape = height / width
     entries = xx, xy * shape, x * (2 / width), yx / shape, yy, y * (2 / height)
@@ -138,7 +146,7 @@ def _warped(
 
 
 def _inside(count: int, side: int, generator: Generator) -> Tensor:
-    """Which of the pixels of a side lie in each of three boxes (N, 3, side)."""
+    """Which pixels along a side lie in each of three random boxes (N, 3, side)."""
     length = _between(0.05, 0.15, (count, 3, 1), generator) * side
     start = torch.rand(count, 3, 1, generator=generator) * (side - length)
     pixels = torch.arange(side) + 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,15 +25,23 @@ TASK, METRIC = "verify", "wd_eer"
 
 @dataclass(frozen=True)
 class Verification:
-    """What a recipe wants to know of features, whichever algorithm they come from."""
+    """What a recipe wants to know of features, whichever algorithm they come from.
+
+    An `EvaluationExtra`.
+    """
 
     protocol: WriterDependent
     seed: int = 0
     unseen: Mapping[str, Dataset] = field(default_factory=dict)
     """By split: users that no client trains on."""
 
+    @property
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """The error rate stands beside the metrics of tasks, under a name of its own."""
+        return {TASK: {"metric": METRIC, "higher_is_better": False}}
+
     def prepare(self) -> None:
-        """Imports the classifiers once, and not in every process."""
+        """Imports the classifiers once, and not in every worker."""
         import sklearn.svm  # noqa: F401
 
     def added_to(

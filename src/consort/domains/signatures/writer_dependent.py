@@ -1,6 +1,6 @@
-"""How good features are: a small classifier for every user, trained on a few references of theirs.
+"""Evaluates features of signatures by a small classifier per user, trained on a few references.
 
-The protocol of Hafemann et al. (2017) that FedMH's tables use.
+This is the writer-dependent protocol of Hafemann et al. (2017), which FedMH's tables use.
 """
 
 from __future__ import annotations
@@ -27,12 +27,19 @@ from consort.metrics.biometric import (
 )
 
 Features: TypeAlias = NDArray[np.floating]
+"""One row of features per signature."""
 Kernel: TypeAlias = Callable[[Features], Scores]
+"""Computes the kernel between queries and the references."""
 
 
 @dataclass(frozen=True)
 class Signatures:
-    """Features, and for each row the user it claims to be from and whether that is true."""
+    """Features of signatures, with the claimed user of each row and whether the claim is true.
+
+    Raises:
+        ValueError: If the three differ in length.
+        Failure: If a feature is not finite.
+    """
 
     features: Features
     users: NDArray[np.int64]
@@ -40,7 +47,7 @@ class Signatures:
 
     def __post_init__(self) -> None:
         if not len(self.features) == len(self.users) == len(self.genuine):
-            raise ValueError("every signature needs features, a user and a truth")
+            raise ValueError("features, users and genuine must have the same length")
         if not np.isfinite(self.features).all():
             raise Failure(
                 "the encoder's features are not finite, so no signature can be verified with them: "
@@ -48,26 +55,36 @@ class Signatures:
             )
 
     def of(self, user: int, genuine: bool) -> Features:
-        """The features of one user's genuine signatures, or of the forgeries of them."""
+        """Selects rows.
+
+        Args:
+            user: The claimed user.
+            genuine: Whether to select genuine signatures or forgeries.
+
+        Returns:
+            The features of these signatures.
+        """
         rows: Features = self.features[(self.users == user) & (self.genuine == genuine)]
         return rows
 
 
 class Draw(NamedTuple):
-    """Features by user."""
+    """One random choice of references and tests: features by user."""
 
     references: dict[int, Features]
+    """Genuine signatures to train on."""
     genuine: dict[int, Features]
-    """Tests; none of them is a reference."""
+    """Genuine signatures to test with; none of them is a reference."""
     skilled: dict[int, Features]
     """Forgeries to test with."""
 
 
 @dataclass(frozen=True)
 class UserScores:
-    """What a user's classifier gave to the user's own test signatures, and to those of others."""
+    """The scores that the classifier of one user gives to the test signatures."""
 
     genuine: Scores
+    """Genuine signatures of this user."""
     skilled: Scores
     """Forgeries of this user's signature."""
     random: Scores
@@ -77,45 +94,64 @@ class UserScores:
 UsersScores: TypeAlias = Mapping[int, UserScores]
 
 CURVE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-"""The false acceptance rates at which a DET curve is kept."""
+"""The false acceptance rates at which DET curves are recorded."""
 
 
 @dataclass(frozen=True)
 class WriterDependent:
-    """Support vector machines on frozen features: a user's references against everybody else's.
+    """One SVM per user on frozen features: the user's references against those of all others.
 
-    A user with few genuine signatures gives fewer references and fewer tests, in the same
-    proportion. A user without a reference, a genuine test or a forgery cannot be judged and is
-    counted as skipped; references of skipped users still teach the classifiers of the others.
+    A user with few genuine signatures has fewer references and fewer tests, in the same
+    proportion. A user without a reference, a genuine test signature or a forgery cannot be
+    evaluated and is counted as skipped; references of skipped users are still negative examples
+    for the other classifiers.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     references: Count = 12
-    """Genuine signatures of each user that classifiers are trained on."""
+    """Genuine signatures per user to train on."""
     tests: Count = 10
-    """Genuine signatures of each user that they are tested on."""
+    """Genuine signatures per user to test with."""
     forgeries: CountOrNone = 0
-    """Forgeries of each user that they are tested on; all, if 0."""
+    """Forgeries per user to test with; 0 for all."""
     repetitions: Count = 5
-    """How often signatures are drawn; the metrics are means over all draws."""
+    """How often references and tests are drawn; metrics are averaged over the draws."""
     c: Positive = 1.0
+    """The SVM's penalty C."""
     gamma: Positive = 2.0**-11
+    """The width parameter of the RBF kernel."""
 
     def metrics(
         self, tested: Signatures, enrolled: Signatures | None = None, seed: int = 0
     ) -> dict[str, float]:
-        """EER, FAR, FRR, AUC and the like; only the number of users, if none can be judged.
+        """Evaluates the features.
 
-        References come from `enrolled`, or else from `tested` and are then not tested. `eer`,
-        `far`, `frr`, `far_random`, `precision` and `recall` are taken with a threshold for each
-        user, `eer_global` and `tar_at_1pct` (at a FAR of at most 1 %) with one for all; `auc` is
-        the mean of the users' own, `auc_global` that of all scores together.
+        `eer`, `far`, `frr`, `far_random`, `precision` and `recall` use a threshold per user,
+        `eer_global` and `tar_at_1pct` (at a FAR of at most 1 %) one threshold for all users; `auc`
+        is the mean of the users' AUCs, `auc_global` the AUC of all scores together.
+
+        Args:
+            tested: The signatures to test with.
+            enrolled: The signatures to draw references from; by default some of `tested`, which are
+                then not tested.
+            seed: The seed of the draws.
+
+        Returns:
+            The metrics by name; only the number of users if none can be evaluated.
         """
         return self.summary(tested, self.draws(tested, enrolled, seed))
 
     def summary(self, tested: Signatures, draws: Sequence[UsersScores]) -> dict[str, float]:
-        """The means over draws of what `metrics` lists."""
+        """Averages the metrics over draws.
+
+        Args:
+            tested: The signatures that were tested.
+            draws: The scores of each draw.
+
+        Returns:
+            The metrics that `metrics` lists.
+        """
         found = list(map(summary, draws))
         means = {name: fmean(metrics[name] for metrics in found) for name in found[0]}
         return means | {"skipped": len(np.unique(tested.users)) - means["users"]}
@@ -123,7 +159,16 @@ class WriterDependent:
     def draws(
         self, tested: Signatures, enrolled: Signatures | None = None, seed: int = 0
     ) -> list[UsersScores]:
-        """The scores of every repetition."""
+        """Computes the scores of all repetitions.
+
+        Args:
+            tested: The signatures to test with.
+            enrolled: The signatures to draw references from; by default some of `tested`.
+            seed: The seed of the draws.
+
+        Returns:
+            For each repetition the scores of each user.
+        """
         return [
             self.scores(tested, enrolled, np.random.default_rng([seed, repetition]))
             for repetition in range(self.repetitions)
@@ -132,7 +177,16 @@ class WriterDependent:
     def scores(
         self, tested: Signatures, enrolled: Signatures | None, generator: np.random.Generator
     ) -> UsersScores:
-        """One draw of references and tests: the scores of every user that can be judged."""
+        """Computes the scores of one draw.
+
+        Args:
+            tested: The signatures to test with.
+            enrolled: The signatures to draw references from; None for some of `tested`.
+            generator: The source of randomness.
+
+        Returns:
+            The scores of each user that can be evaluated.
+        """
         references, genuine, skilled = self.draw(tested, enrolled, generator)
         if len(references) < 2:
             return {}
@@ -153,7 +207,16 @@ class WriterDependent:
     def draw(
         self, tested: Signatures, enrolled: Signatures | None, generator: np.random.Generator
     ) -> Draw:
-        """Who is tested with what, at random; only users with references are there."""
+        """Draws references and tests.
+
+        Args:
+            tested: The signatures to test with.
+            enrolled: The signatures to draw references from; None for some of `tested`.
+            generator: The source of randomness.
+
+        Returns:
+            The references and tests of all users that have references.
+        """
         drawn = Draw({}, {}, {})
         for user in map(int, np.unique((enrolled or tested).users)):
             genuine = generator.permutation(tested.of(user, True))
@@ -169,16 +232,23 @@ class WriterDependent:
         return drawn
 
     def _share(self, available: int) -> int:
-        """How many of a user's genuine signatures become references."""
+        """The number of references among `available` genuine signatures of a user."""
         share = available * self.references // (self.references + self.tests)
         return min(self.references, max(share, 1))
 
 
 def kernel_to(references: Features, gamma: float) -> Kernel:
-    """The RBF kernel between queries and references, in units of the references' deviations.
+    """Builds the RBF kernel to the references, on features scaled by their standard deviation.
 
-    Computed by torch, whose threads a recipe decides: other libraries take as many as they like,
-    and the bits with them.
+    It is computed by torch, whose number of threads the recipe sets; other libraries choose their
+    own, which changes the bits of the result.
+
+    Args:
+        references: The features of all references.
+        gamma: The width parameter of the kernel.
+
+    Returns:
+        A function from queries to their kernel values, queries x references.
     """
     from sklearn.preprocessing import StandardScaler
 
@@ -196,9 +266,18 @@ def kernel_to(references: Features, gamma: float) -> Kernel:
 
 
 def trained(kernel: Scores, positive: NDArray[np.bool_], c: float) -> Callable[[Scores], Scores]:
-    """A machine in which both classes weigh the same: kernels to the references in, scores out.
+    """Trains an SVM in which both classes have the same total weight.
 
-    It is scikit-learn's SVC without its checks, which take several times as long as all the rest.
+    This calls scikit-learn's SVC without its input checks, which take several times as long as
+    the training itself.
+
+    Args:
+        kernel: The kernel among the references.
+        positive: Which references are the user's own.
+        c: The penalty C.
+
+    Returns:
+        A function from kernel values, queries x references, to scores.
     """
     from sklearn.svm import _libsvm
 
@@ -215,7 +294,14 @@ def trained(kernel: Scores, positive: NDArray[np.bool_], c: float) -> Callable[[
 
 
 def summary(users: UsersScores) -> dict[str, float]:
-    """The metrics of one draw, as `WriterDependent.metrics` lists them."""
+    """The metrics of one draw, as listed in `WriterDependent.metrics`.
+
+    Args:
+        users: The scores of each user.
+
+    Returns:
+        The metrics by name.
+    """
     if not users:
         return {"users": 0}
     pairs = [(scores.genuine, scores.skilled) for scores in users.values()]
@@ -236,13 +322,20 @@ def summary(users: UsersScores) -> dict[str, float]:
 
 
 def pooled(users: UsersScores) -> tuple[Scores, Scores]:
-    """The scores of all users' genuine tests, and of all skilled forgeries."""
+    """The scores of all `users` together: of genuine tests and of skilled forgeries."""
     genuine = np.concatenate([scores.genuine for scores in users.values()])
     return genuine, np.concatenate([scores.skilled for scores in users.values()])
 
 
 def det_curve(draws: Sequence[UsersScores]) -> dict[float, float]:
-    """The mean FRR at each FAR of `CURVE`, one threshold for all users; empty without users."""
+    """The mean false rejection rate at each rate of `CURVE`, with one threshold for all users.
+
+    Args:
+        draws: The scores of each draw.
+
+    Returns:
+        The FRR by FAR; empty if no user was evaluated.
+    """
     tests = [pooled(users) for users in draws if users]
     return {
         far: fmean(1 - true_acceptance_rate(*scores, far) for scores in tests)
@@ -251,7 +344,7 @@ def det_curve(draws: Sequence[UsersScores]) -> dict[float, float]:
 
 
 def _random(users: UsersScores) -> dict[str, float]:
-    """How often signatures of other users are accepted, if there are any to try."""
+    """The rate at which genuine signatures of other users are accepted, if there are any."""
     accepted = [
         scores.random >= equal_error_threshold(scores.genuine, scores.skilled)
         for scores in users.values()
@@ -261,6 +354,6 @@ def _random(users: UsersScores) -> dict[str, float]:
 
 
 def _joined(by_user: Mapping[int, Features]) -> tuple[Features, NDArray[np.int64]]:
-    """All rows, and whose they are."""
+    """All rows, and the user of each."""
     sizes = [len(rows) for rows in by_user.values()]
     return np.concatenate(list(by_user.values())), np.repeat(list(by_user), sizes)

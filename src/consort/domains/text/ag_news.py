@@ -1,4 +1,4 @@
-"""AG News: short news items of four topics (Zhang, Zhao and LeCun 2015)."""
+"""AG News: short news items on four topics (Zhang, Zhao and LeCun 2015)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from consort.errors import Failure
 from consort.tasks import Classification
 
 Items = list[tuple[int, str]]
+"""Label and text of each item."""
 
 TRAINING = ("ag_news_csv/train.csv", "text/ag_news/train_subset12000.tsv")
-"""Where the published and the reduced layout have their training items."""
+"""The file of training items in the published and in the reduced layout."""
 PREFIX = 40
+"""The number of letters and digits by which repeated stories are recognised."""
 
 
 def ag_news(
@@ -32,7 +34,20 @@ def ag_news(
     vocabulary: Annotated[int, Field(ge=3)] = 32_000,
     length: Annotated[int, Field(ge=1)] = 200,
 ) -> Dataset:
-    """AG News as word numbers, training and test items pooled, from `ag_news_csv` on disk."""
+    """AG News as token ids, training and test items pooled, read from `ag_news_csv` on disk.
+
+    Args:
+        folder: The data folder.
+        vocabulary: The number of token ids, including padding and the unknown word.
+        length: The number of tokens per text; longer texts are cut, shorter ones padded.
+
+    Returns:
+        The data set with the task `classify`.
+
+    Raises:
+        UsageError: If the files are not in the folder.
+        Failure: If a file is damaged.
+    """
     training, test = _find(folder)
     items = without_repeats(read_items(test) + read_items(training))
     texts = [words(text) for _, text in items]
@@ -48,9 +63,9 @@ def ag_news(
 
 
 def without_repeats(items: Items) -> Items:
-    """The first item of each story; the same story comes under one headline several times.
+    """Keeps the first of all `items` that tell the same story.
 
-    Training items repeat test items, and each other, so any split would leak without this.
+    Training items repeat test items and each other, so that any split would leak otherwise.
     """
     stories: dict[str, tuple[int, str]] = {}
     for label, text in items:
@@ -59,12 +74,22 @@ def without_repeats(items: Items) -> Items:
 
 
 def beginning(text: str) -> str:
-    """The first letters and digits: equal for items that share a long prefix."""
+    """The first letters and digits of `text`; equal for items of the same story."""
     return re.sub(r"[^a-z0-9]", "", text.lower())[:PREFIX]
 
 
 def read_items(path: Path) -> Items:
-    """Label (from 0) and text of each line: class, title, description, or class TAB text."""
+    """Reads the items of one file.
+
+    Args:
+        path: A .csv file (class, title, description) or a .tsv file (class, text).
+
+    Returns:
+        The label, from 0, and the text of each item.
+
+    Raises:
+        Failure: If the file is damaged.
+    """
     delimiter = "\t" if path.suffix == ".tsv" else ","
     with path.open(encoding="utf-8", newline="") as file:
         try:
@@ -81,7 +106,7 @@ def _item(path: Path, number: int, row: list[str]) -> tuple[int, str]:
 
 
 def readable(text: str) -> str:
-    """Text without HTML's entities, which have lost their ampersand in many items."""
+    """`text` with HTML entities decoded; in many items they have lost their ampersand."""
     return html.unescape(re.sub(r" (#\d+|quot|amp|lt|gt);", r"&\1;", text))
 
 

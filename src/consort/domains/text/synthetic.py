@@ -1,4 +1,4 @@
-"""Word sequences to classify by topic: the twin of AG News."""
+"""Synthetic word sequences to classify by topic: the synthetic counterpart of AG News."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from consort.domains.text.tokens import FIRST_WORD, PADDING
 from consort.tasks import Classification
 
 _TOPICAL = (0.05, 0.3)
-"""The share of a text's words that its topic chooses; the rest is common to all topics."""
+"""The range of the share of topical words in a text; the other words are common to all topics."""
 
 
 def synthetic_news(
@@ -27,7 +27,18 @@ def synthetic_news(
     vocabulary: Annotated[int, Field(ge=10)] = 2000,
     length: Annotated[int, Field(ge=4)] = 40,
 ) -> Dataset:
-    """Texts of word numbers whose words are drawn from common and from topical ones."""
+    """Texts as token ids, drawn from words common to all topics and from words of one topic.
+
+    Args:
+        seed: The seed of all random choices.
+        classes: The number of topics.
+        per_class: The number of texts per topic.
+        vocabulary: The number of token ids, including padding and the unknown word.
+        length: The length of the longest texts; the shortest have half of it.
+
+    Returns:
+        The data set with the task `classify`.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_news"))
     labels = rng.permutation(np.repeat(np.arange(classes), per_class))
     rows = _texts(rng, labels, classes, vocabulary - FIRST_WORD, length)
@@ -45,7 +56,7 @@ def synthetic_news(
 def _texts(
     rng: np.random.Generator, labels: NDArray[np.int64], classes: int, words: int, length: int
 ) -> NDArray[np.int64]:
-    """Words follow Zipf's law; a topic has the same law over an order of its own."""
+    """Words follow Zipf's law; each topic has the same law with its own ranking of the words."""
     ranks = np.cumsum(1 / np.arange(1, words + 1))
     drawn = np.searchsorted(ranks / ranks[-1], rng.random((len(labels), length)))
     orders = np.stack([rng.permutation(words) for _ in range(classes)])

@@ -14,9 +14,20 @@ from consort.models.inputs import token_count
 
 
 class TextCnn(nn.Module):
-    """Word vectors, convolutions over 3, 4 and 5 words, the strongest answer of each filter.
+    """Word embeddings, convolutions over 3, 4 and 5 words, and max pooling over the text.
 
-    Token 0 is padding. `filters` counts those of each kernel width.
+    Token 0 is padding.
+
+    Args:
+        length: The number of tokens of a text.
+        vocabulary: The number of token ids.
+        embedding: The width of the word embeddings.
+        filters: The number of filters of each kernel width.
+        kernels: The kernel widths, in words.
+        dropout: The probability of dropping a feature.
+
+    Raises:
+        UsageError: If a kernel is wider than a text.
     """
 
     measure = staticmethod(token_count)
@@ -42,7 +53,11 @@ class TextCnn(nn.Module):
         self.width = filters * len(kernels)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `tokens`.
+
+        Raises:
+            UsageError: If a token id is not in the vocabulary.
+        """
         words = self._look_up(tokens).transpose(1, 2)
         strongest = [convolve(words).max(2).values for convolve in self.convolutions]
         features: Tensor = self.dropout(F.relu(torch.cat(strongest, 1)))

@@ -1,4 +1,4 @@
-"""Text as rows of word numbers."""
+"""Converting texts to rows of token ids."""
 
 from __future__ import annotations
 
@@ -10,21 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 PADDING = 0
+"""Fills up short texts."""
 UNKNOWN = 1
+"""Stands for words that are not in the vocabulary."""
 FIRST_WORD = 2
+"""The id of the most frequent word."""
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 
 
 def words(text: str) -> list[str]:
-    """The lower-case words and numbers of a text, in order."""
+    """The lower-case words and numbers of `text`, in order."""
     return _WORD.findall(text.lower())
 
 
 def build_vocabulary(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:
-    """Numbers for the most frequent words; of equally frequent ones the alphabet decides.
+    """Assigns ids to the most frequent words; ties are broken alphabetically.
 
-    All numbers are below `size`, which counts padding and the unknown word too.
+    Args:
+        texts: Texts as lists of words.
+        size: The number of ids, including padding and the unknown word.
+
+    Returns:
+        The id of each word, below `size`.
     """
     counts = Counter(word for text in texts for word in text)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
@@ -34,7 +42,16 @@ def build_vocabulary(texts: Iterable[Sequence[str]], size: int) -> dict[str, int
 def encode(
     texts: Sequence[Sequence[str]], vocabulary: dict[str, int], length: int
 ) -> NDArray[np.int32]:
-    """One row of `length` word numbers per text: the beginning of it, or padded at the end."""
+    """Converts texts to token ids.
+
+    Args:
+        texts: Texts as lists of words.
+        vocabulary: The id of each known word.
+        length: The number of tokens per row; longer texts are cut, shorter ones padded.
+
+    Returns:
+        One row of ids per text.
+    """
     rows = np.full((len(texts), length), PADDING, dtype=np.int32)
     for row, text in zip(rows, texts, strict=True):
         numbers = [vocabulary.get(word, UNKNOWN) for word in text[:length]]

@@ -1,1 +1,7 @@
 """Vectors to classify, for tiny models and very many clients."""
+
+from consort.core.plugins import Plugin
+
+plugin = Plugin(
+    datasets={"synthetic_vectors": "consort.domains.vectors.synthetic:synthetic_vectors"},
+)

@@ -1,4 +1,4 @@
-"""Vectors to classify, for tiny models and very many clients."""
+"""Synthetic vectors to classify, for tiny models and very many clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consort.data.examples import Examples
 from consort.tasks import Classification
 
 _CLUSTERS = 3
-"""Clusters per class: with one, a linear model would do."""
+"""Clusters per class; with one, a linear model would suffice."""
 
 
 def synthetic_vectors(
@@ -25,7 +25,18 @@ def synthetic_vectors(
     features: Annotated[int, Field(ge=1)] = 32,
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7,
 ) -> Dataset:
-    """Gaussian clusters, three per class, bent by a random non-linear map."""
+    """Gaussian clusters, three per class, transformed by a random non-linear map.
+
+    Args:
+        seed: The seed of all random choices.
+        classes: The number of classes.
+        examples: The number of vectors.
+        features: The dimension of the vectors.
+        noise: The standard deviation within a cluster.
+
+    Returns:
+        The data set with the task `classify`.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_vectors"))
     labels = rng.permutation(np.arange(examples) % classes)
     clusters = labels + classes * rng.integers(0, _CLUSTERS, examples)

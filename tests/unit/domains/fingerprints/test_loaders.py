@@ -91,13 +91,15 @@ def test_an_altered_copy_stands_beside_its_own_print(tmp_path):
 
 def test_one_impression_of_each_finger_makes_no_pairs(tmp_path):
     draw(tmp_path / "FVC2002/DB1_B/101_1.tif", 0)
-    with pytest.raises(UsageError, match=r"'fvc2002' has one impression.*pairs = \"augmented\""):
+    with pytest.raises(
+        UsageError, match=r"'fvc2002' has only one impression.*pairs = \"augmented\""
+    ):
         load_dataset("fvc2002", 0, tmp_path)
 
 
 def test_altered_copies_of_other_prints_only(tmp_path):
     draw_all(tmp_path / "SOCOFing", [SOCOFING[0], SOCOFING[4]])
-    with pytest.raises(UsageError, match="no altered copy of any real print"):
+    with pytest.raises(UsageError, match="no altered copies of its real prints"):
         load_dataset("socofing", 0, tmp_path, pairs="altered")
 
 

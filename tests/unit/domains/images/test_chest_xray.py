@@ -58,7 +58,7 @@ def test_the_side_is_an_option(layout, tmp_path, request):
 def test_masks_do_not_count_as_pictures(published):
     for number in (1, 2):
         (published / f"Normal/images/Normal-{number}.png").unlink()
-    with pytest.raises(UsageError, match=r"Normal/images holds no \*\.png"):
+    with pytest.raises(UsageError, match=r"Normal/images contains no \*\.png"):
         chest_xray(published.parent)
 
 
@@ -67,7 +67,7 @@ def test_other_classes_are_refused(reduced):
         content = dict(arrays)
     content["classes"] = content["classes"][::-1]
     np.savez(reduced, **content)
-    with pytest.raises(Failure, match=r"radiography_64\.npz has other classes than COVID"):
+    with pytest.raises(Failure, match=r"radiography_64\.npz must have the classes COVID"):
         chest_xray(reduced.parents[1])
 
 

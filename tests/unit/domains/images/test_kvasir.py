@@ -39,7 +39,7 @@ def test_the_side_is_an_option(published):
 def test_a_missing_class_is_named(published):
     for file in (published / "kvasir-dataset-v2/polyps").iterdir():
         file.unlink()
-    with pytest.raises(UsageError, match=r"kvasir-dataset-v2/polyps holds no \*\.jpg"):
+    with pytest.raises(UsageError, match=r"kvasir-dataset-v2/polyps contains no \*\.jpg"):
         kvasir(published)
 
 

@@ -43,7 +43,7 @@ def test_the_published_layout(published):
 
 def test_a_missing_class_is_named(published):
     (published / "wnids.txt").write_text("\n".join([*NAMES, "n07749582"]))
-    with pytest.raises(UsageError, match=r"train/n07749582/images holds no \*\.JPEG"):
+    with pytest.raises(UsageError, match=r"train/n07749582/images contains no \*\.JPEG"):
         tinyimagenet(published.parent)
 
 
@@ -58,7 +58,7 @@ def test_lists_that_are_not_text_are_refused(published):
     with pytest.raises(Failure, match=r"val_annotations\.txt, line 1: a file and a class"):
         tinyimagenet(published.parent)
     (published / "wnids.txt").write_bytes(b"\xff\xfe \xff")
-    with pytest.raises(UsageError, match=r"tiny-imagenet-200/train/.* holds no"):
+    with pytest.raises(UsageError, match=r"tiny-imagenet-200/train/.* contains no"):
         tinyimagenet(published.parent)
 
 
@@ -78,5 +78,5 @@ def test_an_annotated_picture_that_is_not_there_is_named(published):
 @pytest.mark.parametrize("name", ["wnids.txt", "val/val_annotations.txt"])
 def test_a_missing_list_is_named(published, name):
     (published / name).unlink()
-    with pytest.raises(UsageError, match=f"does not hold .*tiny-imagenet-200/{name}"):
+    with pytest.raises(UsageError, match=f"does not contain .*tiny-imagenet-200/{name}"):
         tinyimagenet(published.parent)

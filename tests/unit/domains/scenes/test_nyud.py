@@ -95,8 +95,8 @@ def test_labels_that_are_missing_are_ignored(tmp_path):
     ("place", "reason"),
     [
         ("depth/0001.npy", "an array"),
-        ("normals/0001.png", "a picture"),
-        ("segmentation/0001.png", "a picture"),
+        ("normals/0001.png", "an image"),
+        ("segmentation/0001.png", "an image"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, place, reason):

@@ -141,11 +141,11 @@ def test_the_augmented_lists_of_voc_can_be_taken(folder):
 @pytest.mark.parametrize(
     ("place", "content", "reason"),
     [
-        (f"semseg/VOC12/{NAMES[0]}.png", b"no picture", "damaged: a picture"),
-        (f"sal_distill/{NAMES[1]}.png", b"", "damaged: a picture"),
+        (f"semseg/VOC12/{NAMES[0]}.png", b"no picture", "damaged: an image"),
+        (f"sal_distill/{NAMES[1]}.png", b"", "damaged: an image"),
         (f"pascal-context/trainval/{NAMES[1]}.mat", b"MATLAB 5.0", "damaged: a MATLAB file"),
         (f"human_parts/{NAMES[1]}.mat", b"", "damaged: a MATLAB file"),
-        (f"JPEGImages/{NAMES[2]}.jpg", b"\xff\xd8", "damaged: a picture"),
+        (f"JPEGImages/{NAMES[2]}.jpg", b"\xff\xd8", "damaged: an image"),
     ],
 )
 def test_damaged_files_are_named(folder, place, content, reason):

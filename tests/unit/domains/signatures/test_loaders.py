@@ -128,7 +128,7 @@ def test_some_users_only_are_numbered_anew(tmp_path):
     assert dataset.labels.tolist() == [0, 1]
     assert torch.equal(dataset.examples.inputs, whole.examples.inputs[9:11])
     with pytest.raises(
-        UsageError, match=r"'gpds' has the users 0 to 11: .*only_users = \[12, 20\]"
+        UsageError, match=r"'gpds' has the users 0 to 11, .*only_users = \[12, 20\]"
     ):
         load_dataset("gpds", 0, tmp_path, only_users=[12, 20], **TINY)
 
@@ -151,7 +151,7 @@ def test_a_canvas_of_ones_own(tmp_path):
 def test_an_unreadable_file_is_named(tmp_path, content):
     draw_all(tmp_path, LAYOUTS["gpds"][0].format(1, 1))
     (tmp_path / "GPDSS10000/001/c-001-02.jpg").write_bytes(content)
-    with pytest.raises(Failure, match=r"c-001-02\.jpg cannot be read as a picture"):
+    with pytest.raises(Failure, match=r"c-001-02\.jpg cannot be read as an image"):
         load_dataset("gpds", 0, tmp_path, **TINY)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -43,6 +41,6 @@ def test_an_empty_page_is_black(tmp_path, shape, cleaned):
 
 @pytest.mark.parametrize("scan", [Scan((3, 4)), Scan((3, 4), (5, 6)), Scan((3, 4), cleaned=False)])
 def test_a_scan_can_be_written_down(scan):
-    assert Scan.of(asdict(scan)) == scan
-    table = asdict(scan) | {"size": list(scan.size), "canvas": scan.canvas and list(scan.canvas)}
+    assert Scan.of(scan.table()) == scan
+    table = scan.table() | {"size": list(scan.size), "canvas": scan.canvas and list(scan.canvas)}
     assert Scan.of(table) == scan

@@ -5,13 +5,15 @@ import torch
 from tests.helpers import tiny_federation
 
 from consort.data.examples import Examples, Splits
-from consort.domains.signatures.tasks import claimed_user, identity
-from consort.domains.signatures.training import varied
+from consort.domains.signatures.tasks import Detection, Identification, claimed_user, identity
+from consort.domains.signatures.training import balanced_signatures, varied_signatures
 from consort.errors import UsageError
 from consort.training.client import Client
 from consort.training.local import LocalTraining
 
 USERS, GENUINE = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 0, 0, 1, 1])
+
+TASKS = {"identify": Identification(2), "detect": Detection()}
 
 
 def signatures():
@@ -26,11 +28,11 @@ def generator():
 def client(examples):
     empty = Splits(examples, examples, examples)
     model = tiny_federation().blueprint("c0").model
-    return Client("c0", model, {}, empty, {}, generator(), 1, 1)
+    return Client("c0", model, TASKS, empty, {}, generator(), 1, 1)
 
 
 def test_genuine_and_forged_are_equally_many_and_the_rest_is_untouched():
-    found = varied(signatures(), balance=True, augment=False, generator=generator())
+    found = balanced_signatures(signatures(), TASKS, generator())
     users = claimed_user(found.targets["identify"])
     assert torch.equal(found.inputs[:5], signatures().inputs)
     assert ((users == 0) & (found.targets["detect"] == 1)).sum() == 2
@@ -39,7 +41,7 @@ def test_genuine_and_forged_are_equally_many_and_the_rest_is_untouched():
 
 def test_every_image_is_varied_and_nothing_else():
     many = signatures().take(torch.arange(5).repeat(8))
-    found, again = (varied(many, balance=False, augment=True, generator=generator()) for _ in "ab")
+    found, again = (varied_signatures(many, TASKS, generator()) for _ in "ab")
     assert torch.equal(found.inputs, again.inputs)
     changed = (found.inputs != many.inputs).flatten(1).any(1)
     assert 0.4 < changed.float().mean() < 0.9  # expected: 0.62
@@ -60,4 +62,6 @@ def test_local_training_varies_only_if_it_is_asked_to():
 def test_other_data_are_refused():
     other = Examples(torch.zeros(2, 1, 8, 8), {"classify": torch.zeros(2, dtype=torch.int64)})
     with pytest.raises(UsageError, match="tasks identify and detect"):
-        varied(other, balance=True, augment=False, generator=generator())
+        balanced_signatures(other, TASKS, generator())
+    with pytest.raises(UsageError, match="tasks identify and detect"):
+        varied_signatures(other, TASKS, generator())

@@ -283,7 +283,7 @@ def test_features_of_a_model_that_diverged_are_refused(strange):
 
 
 def test_every_signature_needs_a_user_and_a_truth():
-    with pytest.raises(ValueError, match="features, a user and a truth"):
+    with pytest.raises(ValueError, match="must have the same length"):
         Signatures(np.zeros((2, 3)), np.zeros(2, int), np.zeros(3, bool))
 
 

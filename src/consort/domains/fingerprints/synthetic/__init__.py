@@ -1,1 +1,1 @@
-"""Fingerprints of fingers that do not exist, on several sensors."""
+"""Synthetic fingerprints, taken by several sensors."""

@@ -1,4 +1,4 @@
-"""A finger on a sensor: how it lies and presses, and what the sensor makes of it."""
+"""Impressions of a synthetic finger: its position and pressure, and the sensor's properties."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from numpy.typing import NDArray
 from consort.domains.fingerprints.synthetic.ridges import Field
 
 MARGIN = 1.5
-"""A finger's side in units of what a sensor sees of it."""
+"""The side of a master print relative to the area that a sensor sees."""
 
 
 @dataclass(frozen=True)
 class Sensor:
-    """What all its pictures have in common; grey levels from 0, black, to 1."""
+    """What all images of a sensor have in common; grey levels range from 0, black, to 1."""
 
     resolution: float
-    """Its pixels per pixel of the picture."""
+    """The sensor's pixels per pixel of the final image."""
     paper: float
+    """The grey level of the background."""
     ink: float
+    """The grey level of ridges."""
     grain: float
-    """Deviation of its noise."""
+    """The standard deviation of its noise."""
     shadow: float
     """How much darker the corners are."""
 
@@ -39,9 +41,19 @@ SENSORS = (
 def impression(
     rng: np.random.Generator, finger: Field, size: int, sensor: Sensor
 ) -> NDArray[np.uint8]:
-    """One picture of a finger: dark ridges on the sensor's paper."""
+    """Renders one impression of a finger: dark ridges on the sensor's background.
+
+    Args:
+        rng: The source of randomness.
+        finger: The master print, see `ridges.master_print`.
+        size: The side of the image in pixels.
+        sensor: The sensor that takes the image.
+
+    Returns:
+        Grey levels, `size` x `size`.
+    """
     side = max(round(size * sensor.resolution), 2)
-    ridges = _laid(rng, finger, side)
+    ridges = _sampled(rng, finger, side)
     pressure = rng.uniform(-0.45, 0.45)  # the harder, the broader the ridges
     ink = np.clip(0.5 + 0.9 * (ridges + pressure), 0, 1)
     ink *= _contact(rng, side) * _skin(rng, side)
@@ -52,8 +64,8 @@ def impression(
     return np.rint(255 * np.clip(_enlarged(grey, size), 0, 1)).astype(np.uint8)
 
 
-def _laid(rng: np.random.Generator, finger: Field, side: int) -> Field:
-    """The finger's ridges where the sensor's pixels are: turned, moved, stretched, pulled."""
+def _sampled(rng: np.random.Generator, finger: Field, side: int) -> Field:
+    """The ridges at the sensor's pixels, after a random rotation, shift, scaling and distortion."""
     from scipy.ndimage import map_coordinates
 
     axis = np.linspace(-0.5, 0.5, side)
@@ -72,7 +84,7 @@ def _laid(rng: np.random.Generator, finger: Field, side: int) -> Field:
 
 
 def _contact(rng: np.random.Generator, side: int) -> Field:
-    """Where skin touches the sensor: a ragged oval, of which a part may be missing."""
+    """The contact area of the skin: an irregular oval, of which a part may be missing."""
     axis = np.linspace(-1, 1, side)
     x, y = axis + rng.uniform(-0.12, 0.12), axis[:, None] + rng.uniform(-0.12, 0.12)
     reach = np.hypot(x / rng.uniform(0.7, 0.9), y / rng.uniform(0.85, 1.05))
@@ -85,7 +97,7 @@ def _contact(rng: np.random.Generator, side: int) -> Field:
 
 
 def _skin(rng: np.random.Generator, side: int) -> Field:
-    """What dry patches, pores and scratches leave of the ink."""
+    """The factor by which dry patches, pores and scratches reduce the ink."""
     dry = np.clip(rng.uniform(0.05, 0.3) + 0.2 * _smooth(rng, side, 5), 0, 0.7)
     kept = np.where(rng.random((side, side)) < dry, rng.uniform(0.2, 0.6), 1.0)
     axis = np.linspace(-1, 1, side)
@@ -97,7 +109,7 @@ def _skin(rng: np.random.Generator, side: int) -> Field:
 
 
 def _smooth(rng: np.random.Generator, side: int, knots: int) -> Field:
-    """Noise of deviation about 1 that varies over a `knots`-th of the picture."""
+    """Smooth noise of deviation about 1 with `knots` independent values per side."""
     return _enlarged(rng.standard_normal((knots, knots)), side)
 
 

@@ -1,4 +1,4 @@
-"""Prints of fingers that do not exist, on several sensors: the twin of FVC2002 and SOCOFing."""
+"""Synthetic fingerprints from several sensors: the counterpart of FVC2002 and SOCOFing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,23 @@ def synthetic_fingerprints(
     pairs: Pairing = "impressions",
     per_finger: Annotated[int, Field(ge=0)] = 0,
 ) -> Dataset:
-    """Ridges grown along the orientation fields of invented fingers, pressed on unlike sensors."""
+    """Ridge patterns grown along random orientation fields, taken by different sensors.
+
+    Args:
+        seed: The seed of all random choices.
+        fingers: The number of fingers.
+        impressions: The number of impressions of each finger.
+        sensors: The number of sensors; fingers take turns among them.
+        size: The side of the images in pixels.
+        pairs: What a pair is made of.
+        per_finger: The largest number of pairs of one finger; 0 for all.
+
+    Returns:
+        The data set with the task `verify`; its domains are the sensors.
+
+    Raises:
+        UsageError: If `pairs` needs more impressions than there are.
+    """
     images = np.empty((fingers, impressions, size, size), dtype=np.uint8)
     sensor = np.arange(fingers) % sensors
     for finger, prints in enumerate(images):

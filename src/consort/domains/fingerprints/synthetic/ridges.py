@@ -1,4 +1,4 @@
-"""Ridge patterns of invented fingers: an orientation field, and ridges that grow along it."""
+"""Ridge patterns of synthetic fingers: an orientation field, and ridges grown along it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,38 @@ Points = tuple[complex, ...]
 
 KINDS = ("arch", "tented arch", "left loop", "right loop", "whorl")
 SHARES = (0.04, 0.03, 0.33, 0.32, 0.28)
-"""How often each kind is met (Wilson et al. 1993)."""
+"""The frequency of each kind (Wilson et al. 1993)."""
 PERIOD = 5.0
-"""Pixels from one ridge to the next in a print of 96 pixels: as in SOCOFing."""
+"""The distance between ridges in a print of 96 pixels, as in SOCOFing."""
 _DIRECTIONS = 12
 _GROWTH = 5
-"""So many filters, and times that they are applied: more of either changes little."""
+"""The number of filters, and how often they are applied: more of either changes little."""
 
 
 def master_print(rng: np.random.Generator, side: int, period: float) -> Field:
-    """A whole finger's ridges, from -1 (valley) to 1 (ridge), in a square of this side."""
+    """Generates the complete ridge pattern of a finger.
+
+    Args:
+        rng: The source of randomness.
+        side: The side of the square in pixels.
+        period: The distance between ridges in pixels.
+
+    Returns:
+        Values from -1 (valley) to 1 (ridge).
+    """
     return grown(rng, orientation(rng, side), period)
 
 
 def orientation(rng: np.random.Generator, side: int) -> Field:
-    """The direction of the ridges in every pixel, in radians, anticlockwise from horizontal."""
+    """Draws an orientation field of a random kind of finger.
+
+    Args:
+        rng: The source of randomness.
+        side: The side of the square in pixels.
+
+    Returns:
+        The direction of the ridges at every pixel in radians, anticlockwise from horizontal.
+    """
     kind = KINDS[rng.choice(len(KINDS), p=SHARES)]
     axis = np.linspace(-1, 1, side, dtype=np.float32)
     x, y = axis + rng.normal(0, 0.05), -axis[:, None] + rng.normal(0, 0.05)
@@ -43,7 +60,7 @@ def orientation(rng: np.random.Generator, side: int) -> Field:
 
 
 def _singular_points(rng: np.random.Generator, kind: str) -> tuple[Points, Points]:
-    """Cores, around which ridges turn back, and deltas, where three ways meet."""
+    """The positions of cores, where ridges turn back, and deltas, where three ridge flows meet."""
 
     def near(x: float, y: float) -> complex:
         return complex(x + rng.normal(0, 0.08), y + rng.normal(0, 0.08))
@@ -59,9 +76,17 @@ def _singular_points(rng: np.random.Generator, kind: str) -> tuple[Points, Point
 
 
 def grown(rng: np.random.Generator, directions: Field, period: float) -> Field:
-    """Noise that is filtered along the ridges again and again until they stand out.
+    """Filters noise repeatedly along the given directions until ridges form.
 
-    Where ridges cannot stay parallel, they end or fork: that is where minutiae come from.
+    Where ridges cannot stay parallel, they end or fork: these are the minutiae.
+
+    Args:
+        rng: The source of randomness.
+        directions: The direction of the ridges at every pixel in radians.
+        period: The distance between ridges in pixels.
+
+    Returns:
+        Values from -1 (valley) to 1 (ridge).
     """
     side = len(directions)
     bank = _filters(side, round(2 * period) / 2)
@@ -80,7 +105,7 @@ def grown(rng: np.random.Generator, directions: Field, period: float) -> Field:
 
 @lru_cache(maxsize=16)
 def _filters(side: int, period: float) -> NDArray[np.float32]:
-    """For every direction what the Fourier transform of a ridge pattern is multiplied by."""
+    """For every direction the frequency response of a filter for ridges of this period."""
     angles = np.arange(_DIRECTIONS)[:, None, None] * np.pi / _DIRECTIONS
     rows, columns = -np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side)
     along = columns * np.cos(angles) + rows * np.sin(angles)

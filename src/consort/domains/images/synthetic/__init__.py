@@ -1,1 +1,1 @@
-"""Images generated from a seed: the same kinds of tasks as the real sets, without files."""
+"""Synthetic images generated from a seed: the same tasks as real data sets, without files."""

@@ -1,4 +1,4 @@
-"""Pictures of one textured shape each, at any place, size, angle and in any colours."""
+"""Drawing images of one textured shape each, at random positions, sizes, angles and colours."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 Pixels = NDArray[np.floating[Any]]
 Numbers = NDArray[np.int64]
 Field = Callable[[Pixels, Pixels], Pixels]
+"""A function of the coordinates u and v of all pixels."""
 
 _AT_ONCE = 256
-"""Pictures drawn together: few enough to stay in the processor's cache."""
+"""Images drawn together: few enough to fit into the processor's cache."""
 
 
 def _disc(u: Pixels, v: Pixels) -> Pixels:
@@ -70,16 +71,27 @@ def _dots(u: Pixels, v: Pixels) -> Pixels:
 
 
 SHAPES: tuple[Field, ...] = (_disc, _cross, _triangle, _ring, _star, _square, _half, _hourglass)
-"""Below 1 inside; u and v run from -1 to 1 over the shape."""
+"""Below 1 inside the shape; u and v range from -1 to 1 over it."""
 
 TEXTURES: tuple[Field, ...] = (_plain, _columns, _rows, _checks, _dots)
-"""Above 0 where the second colour shows; u and v run through 2π in one period."""
+"""Above 0 where the second colour is; one period is 2π in u and v."""
 
 
 def draw(
     rng: np.random.Generator, shapes: Numbers, textures: Numbers, size: int, channels: int
 ) -> Pixels:
-    """One picture per row of `shapes` and `textures`, as values in [0, 1], NCHW."""
+    """Draws images of textured shapes.
+
+    Args:
+        rng: The source of randomness.
+        shapes: The shape of each image, as a position in `SHAPES`.
+        textures: The texture of each image, as a position in `TEXTURES`.
+        size: The side of the images in pixels.
+        channels: The number of channels.
+
+    Returns:
+        Values in [0, 1], images x channels x height x width.
+    """
     return np.concatenate(
         [
             _draw(rng, shapes[at : at + _AT_ONCE], textures[at : at + _AT_ONCE], size, channels)
@@ -117,7 +129,7 @@ def _waves(rng: np.random.Generator, count: int, size: int) -> tuple[Pixels, Pix
 
 
 def _colours(rng: np.random.Generator, count: int, channels: int) -> Pixels:
-    """A dark ground, then a medium and a light ink in either order, each with a tint."""
+    """A dark background, then a medium and a light colour in random order, each with a tint."""
     inks = rng.permuted(np.tile([0.45, 0.95], (count, 1)), axis=1)
     levels = np.vstack([np.full(count, 0.1), inks.T]).reshape(3, count, 1, 1, 1)
     return (levels + rng.uniform(-0.1, 0.1, (3, count, channels, 1, 1))).astype(np.float32)

@@ -1,6 +1,6 @@
 """The strokes of digits and capital letters, as points on a small grid.
 
-The grid is three columns wide and five rows high; its points are named by letters,
+The grid has three columns and five rows; its points are named by letters,
 row by row from the top:
 
     a b c
@@ -43,4 +43,4 @@ def _stroke(letters: str) -> Points:
 GLYPHS: tuple[tuple[Points, ...], ...] = tuple(
     tuple(_stroke(letters) for letters in strokes.split()) for strokes in _STROKES
 )
-"""For every character its strokes, each a line through (x, y) points from -1 to 1."""
+"""The strokes of each character; a stroke is a polyline of (x, y) points from -1 to 1."""

@@ -1,4 +1,4 @@
-"""Pictures to classify: the twin of CIFAR-10, and a set with two tasks on every picture."""
+"""Synthetic images: a counterpart of CIFAR-10, and a set with two tasks per image."""
 
 from __future__ import annotations
 
@@ -32,7 +32,20 @@ def synthetic_images(
     noise: Noise = 0.1,
     domains: Count = 1,
 ) -> Dataset:
-    """Textured shapes at any place, size and colour, as seen by one or several cameras."""
+    """Textured shapes of random position, size and colour, from one or several cameras.
+
+    Args:
+        seed: The seed of all random choices.
+        classes: The number of classes, each a combination of shape and texture.
+        per_class: The number of images per class.
+        size: The side of the images in pixels.
+        channels: The number of channels.
+        noise: The standard deviation of the pixel noise, for values from 0 to 1.
+        domains: The number of cameras, which differ in contrast, colours and sharpness.
+
+    Returns:
+        The data set with the task `classify`; its domains are the cameras.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_images"))
     labels = rng.permutation(np.repeat(np.arange(classes), per_class))
     shapes, textures = labels % len(SHAPES), (labels + labels // len(SHAPES)) % len(TEXTURES)
@@ -42,7 +55,9 @@ def synthetic_images(
         pictures[cameras == camera] = restyled(rng, pictures[cameras == camera])
     return Dataset(
         name="synthetic_images",
-        examples=Examples(_taken(rng, pictures, noise), {"classify": torch.from_numpy(labels)}),
+        examples=Examples(
+            _with_noise(rng, pictures, noise), {"classify": torch.from_numpy(labels)}
+        ),
         tasks={"classify": Classification(classes)},
         labels=labels,
         domains=cameras if domains > 1 else None,
@@ -60,7 +75,20 @@ def synthetic_shapes(
     channels: Count = 3,
     noise: Noise = 0.05,
 ) -> Dataset:
-    """Textured shapes with two tasks on every picture: to tell the shape and the texture."""
+    """Textured shapes with two tasks on every image: classify the shape and the texture.
+
+    Args:
+        seed: The seed of all random choices.
+        shapes: The number of shapes.
+        textures: The number of textures.
+        examples: The number of images.
+        size: The side of the images in pixels.
+        channels: The number of channels.
+        noise: The standard deviation of the pixel noise, for values from 0 to 1.
+
+    Returns:
+        The data set with the tasks `shape` and `texture`.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_shapes"))
     labels = rng.permutation(np.arange(examples) % (shapes * textures))
     targets = {"shape": labels // textures, "texture": labels % textures}
@@ -68,7 +96,7 @@ def synthetic_shapes(
     return Dataset(
         name="synthetic_shapes",
         examples=Examples(
-            _taken(rng, pictures, noise),
+            _with_noise(rng, pictures, noise),
             {task: torch.from_numpy(target) for task, target in targets.items()},
         ),
         tasks={"shape": Classification(shapes), "texture": Classification(textures)},
@@ -77,7 +105,7 @@ def synthetic_shapes(
     )
 
 
-def _taken(rng: np.random.Generator, pictures: Pixels, noise: float) -> Tensor:
-    """Bytes, with the grain of a sensor."""
+def _with_noise(rng: np.random.Generator, pictures: Pixels, noise: float) -> Tensor:
+    """Adds pixel noise and converts to bytes."""
     grain = rng.standard_normal(pictures.shape, dtype=np.float32) * np.float32(noise)
     return torch.from_numpy(np.rint(np.clip(pictures + grain, 0, 1) * 255).astype(np.uint8))

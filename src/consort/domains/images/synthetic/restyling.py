@@ -1,4 +1,4 @@
-"""Domains of pictures: the same things seen through another camera."""
+"""Image domains: the same objects as seen by different cameras."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ Pixels = NDArray[np.floating[Any]]
 
 
 def restyled(rng: np.random.Generator, pictures: Pixels) -> Pixels:
-    """The pictures of one domain: one contrast, colour cast and blur, drawn for all of them."""
+    """Applies one randomly drawn contrast, brightness, colour cast and blur to all images.
+
+    Args:
+        rng: The source of randomness.
+        pictures: Values in [0, 1], images x channels x height x width.
+
+    Returns:
+        The images of a new domain.
+    """
     contrast = rng.uniform(0.4, 1.0)
     brightness = rng.uniform(0.3, 0.7)
     cast = rng.uniform(-0.25, 0.25, (pictures.shape[1], 1, 1))
@@ -21,7 +29,7 @@ def restyled(rng: np.random.Generator, pictures: Pixels) -> Pixels:
 
 
 def _blurred(pictures: Pixels, axis: int) -> Pixels:
-    """Each pixel with its neighbours along one axis, weighted 1, 2, 1."""
+    """Averages each pixel with its neighbours along one axis, weighted 1, 2, 1."""
     widths = [(1, 1) if number == axis else (0, 0) for number in range(4)]
     before, here, after = (
         np.take(np.pad(pictures, widths, mode="edge"), range(at, at + pictures.shape[axis]), axis)

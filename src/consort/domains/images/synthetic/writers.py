@@ -1,4 +1,4 @@
-"""Handwritten characters with the writer of each: the twin of FEMNIST."""
+"""Synthetic handwritten characters with their writers: the counterpart of FEMNIST."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from consort.tasks import Classification
 Pixels = NDArray[np.floating[Any]]
 
 _SIZE = 28
+"""The side of the images in pixels, as in FEMNIST."""
 
 
 def synthetic_writers(
@@ -29,7 +30,17 @@ def synthetic_writers(
     writers: Annotated[int, Field(ge=1)] = 20,
     per_writer: Annotated[int, Field(ge=1)] = 100,
 ) -> Dataset:
-    """Digits and letters by writers who differ in slant, size, pen and habits."""
+    """Digits and letters by writers who differ in slant, size, pen and letter shapes.
+
+    Args:
+        seed: The seed of all random choices.
+        classes: The number of characters, digits first.
+        writers: The number of writers.
+        per_writer: The number of characters by each writer.
+
+    Returns:
+        The data set with the task `classify`; its owners are the writers.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_writers"))
     owners = np.repeat(np.arange(writers), per_writer)
     labels = rng.integers(0, classes, len(owners))
@@ -50,22 +61,27 @@ def synthetic_writers(
 
 @dataclass(frozen=True)
 class Hand:
-    """How each writer writes: one row per writer."""
+    """The handwriting of several writers: one row per writer."""
 
     slant: Points
+    """Horizontal shift per unit of height."""
     height: Points
+    """Half the height of a character; the image reaches from -1 to 1."""
     width: Points
+    """Half the width of a character."""
     pen: Points
+    """Half the width of the pen's line."""
     darkness: Points
+    """Of the ink, from 0 to 1."""
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, writers: int) -> Hand:
-        """A hand for every writer."""
+        """Draws the handwriting of each of `writers` people, using `rng`."""
         ranges = ((-0.5, 0.5), (0.45, 0.75), (0.25, 0.5), (0.06, 0.16), (0.7, 1.0))
         return cls(*(rng.uniform(*ends, (writers, 1)).astype(np.float32) for ends in ranges))
 
     def of(self, owners: NDArray[np.int64]) -> Hand:
-        """The hands with which examples of these owners are written."""
+        """The handwriting of each example, given the writer of each in `owners`."""
         return Hand(*(getattr(self, field.name)[owners] for field in fields(self)))
 
 
@@ -75,7 +91,7 @@ def _written(
     hands: Hand,
     owners: NDArray[np.int64],
 ) -> NDArray[np.uint8]:
-    """Dark ink on white. A habit bends all characters of one kind by one writer the same way."""
+    """Dark ink on white; a writer deforms all examples of one character in the same way."""
     hand = hands.of(owners)
     shift = rng.normal(0, 0.06, (2, len(owners), 1)).astype(np.float32)
     nearest = np.full((len(owners), _SIZE, _SIZE), np.inf, dtype=np.float32)
@@ -92,7 +108,7 @@ def _written(
 
 
 def _rounded(points: Points) -> Points:
-    """A line without sharp corners: each is cut between its neighbours (Chaikin)."""
+    """Rounds the corners of polylines by one step of Chaikin's corner cutting."""
     start, stop = points[:, :-1], points[:, 1:]
     cut = np.stack([0.75 * start + 0.25 * stop, 0.25 * start + 0.75 * stop], axis=2)
     inner = cut.reshape(len(points), -1, 2)[:, 1:-1]
@@ -100,7 +116,7 @@ def _rounded(points: Points) -> Points:
 
 
 def _squared_distance(x: Pixels, y: Pixels, end: int) -> Pixels:
-    """From every pixel to the piece of line that ends at point number `end`."""
+    """The squared distance of every pixel to the line segment that ends at point number `end`."""
     axis = np.linspace(-1, 1, _SIZE, dtype=np.float32)
     x0, y0 = x[:, end - 1, None, None], y[:, end - 1, None, None]
     dx, dy = x[:, end, None, None] - x0, y[:, end, None, None] - y0

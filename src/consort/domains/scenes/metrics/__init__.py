@@ -1,1 +1,1 @@
-"""Metrics of tasks with an answer for every pixel."""
+"""Metrics of dense (per-pixel) tasks."""

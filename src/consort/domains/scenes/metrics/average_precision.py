@@ -1,4 +1,4 @@
-"""COCO's average precision of things that were found, each with a score."""
+"""COCO's average precision of scored detections."""
 
 from __future__ import annotations
 
@@ -9,26 +9,35 @@ import torch
 from torch import Tensor
 
 THRESHOLDS = torch.from_numpy(np.linspace(0.5, 0.95, 10))
-"""From which similarity on something counts as found."""
+"""The similarities from which on a detection matches a ground truth."""
 _RECALLS = torch.from_numpy(np.linspace(0, 1, 101))
+"""The recalls at which precision is averaged."""
 
 
 class Detections:
-    """All that was found of one class, and how much of it there was."""
+    """Accumulates the detections and ground truths of one class.
+
+    Args:
+        most: The largest number of detections per image, those with the highest scores.
+    """
 
     def __init__(self, most: int = 100) -> None:
         self.most = most
-        """So many of an image count, those with the highest scores."""
         self.there = 0
         self.scores: list[Tensor] = []
         self.hits: list[Tensor] = []
         self.counted: list[Tensor] = []
 
     def add(self, scores: Tensor, similarity: Tensor, unknown: Tensor) -> None:
-        """Takes one image in, with similarities of what was found (rows) and the truth (columns).
+        """Adds one image.
 
-        Each takes the most similar truth that is still free, the highest score first. One that
-        is wrong does not count where `unknown`, the share of it that nobody knows, is enough.
+        In the order of their scores, detections match the most similar ground truth that is free. A
+        detection without a match counts as false unless enough of it is unknown.
+
+        Args:
+            scores: The score of each detection.
+            similarity: Detections x ground truths.
+            unknown: The share of each detection that lies in unlabelled regions.
         """
         order = scores.sort(descending=True, stable=True).indices[: self.most]
         hits = _matched(similarity[order].double())
@@ -51,7 +60,7 @@ class Detections:
 
 
 def _matched(similarity: Tensor) -> Tensor:
-    """By row and threshold, whether a truth was free for it; rows choose in their order."""
+    """For each row and threshold, whether a free ground truth was found; rows choose in order."""
     rows, columns = similarity.shape
     hits = torch.zeros(rows, len(THRESHOLDS), dtype=torch.bool)
     free = torch.ones(len(THRESHOLDS), columns, dtype=torch.bool)
@@ -65,7 +74,14 @@ def _matched(similarity: Tensor) -> Tensor:
 
 
 def mean_average_precision(classes: Sequence[Detections]) -> dict[str, float]:
-    """The mean over thresholds and over classes that occurred; nothing, if none did."""
+    """AP averaged over thresholds and classes, AP50 and AP75.
+
+    Args:
+        classes: The detections of each class.
+
+    Returns:
+        The metrics over the classes that occur; empty if none does.
+    """
     values = [part.average_precision() for part in classes if part.there]
     if not values:
         return {}

@@ -1,4 +1,4 @@
-"""Measures of maps: overlap of regions, the F-measure over thresholds, angles."""
+"""Metrics of dense predictions: mean IoU, F-measure over thresholds, angles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ F_THRESHOLDS = tuple(step / 20 for step in range(1, 20))
 
 
 def mean_iou(confusion: Tensor) -> float:
-    """The mean over all classes of hits by hits, misses and false alarms together.
+    """The mean intersection over union of all classes; a class that never occurs counts as 0.
 
-    Rows of the matrix are true classes, columns found ones; a class that never occurs counts as 0.
+    Args:
+        confusion: The confusion matrix; rows are true classes, columns predicted ones.
+
+    Returns:
+        The mean IoU.
     """
     hits = confusion.diagonal().double()
     union = (confusion.sum(0) + confusion.sum(1)).double() - hits
@@ -22,8 +26,14 @@ def mean_iou(confusion: Tensor) -> float:
 def best_f_measure(counts: Tensor, beta_squared: float) -> float:
     """The largest (1 + β²) P R / (β² P + R) over thresholds.
 
-    Rows of `counts` are the hits, what was found and what there is; with a fourth row, the first
-    are the hits among what was found and the fourth those among what there is.
+    Args:
+        counts: Rows are true positives, predicted positives and actual positives, by threshold.
+            An optional fourth row counts the actual positives that were found, where these differ
+            from the predictions that are right.
+        beta_squared: β², the weight of recall.
+
+    Returns:
+        The F-measure at the best threshold.
     """
     hits, found, there = counts[:3].double()
     recalled = counts[3].double() if len(counts) > 3 else hits
@@ -33,6 +43,14 @@ def best_f_measure(counts: Tensor, beta_squared: float) -> float:
 
 
 def angles(one: Tensor, other: Tensor) -> Tensor:
-    """Degrees between unit vectors along dimension 1, exact for small angles as well."""
+    """The angles in degrees between unit vectors along dimension 1, exact also for small angles.
+
+    Args:
+        one: Unit vectors.
+        other: Unit vectors of the same shape.
+
+    Returns:
+        The angles, without dimension 1.
+    """
     apart, together = (one - other).norm(dim=1), (one + other).norm(dim=1)
     return torch.rad2deg(2 * torch.atan2(apart, together))

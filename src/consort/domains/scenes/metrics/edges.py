@@ -1,4 +1,4 @@
-"""Thin edges, and how many of them match the true ones within a tolerance."""
+"""Thinning edge maps and matching them with ground truth within a tolerance."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from torch.nn import functional as F
 
 
 def thinned(strengths: Tensor) -> Tensor:
-    """Keeps of every map what is strongest across its edge; the rest becomes zero.
+    """Non-maximum suppression: keeps a pixel only if it is the strongest across its edge.
 
-    The way across is the one along which a neighbourhood changes most; neighbours one pixel away
-    on both sides are interpolated.
+    The direction across is the one in which the neighbourhood changes most; the values one pixel
+    away on both sides are interpolated.
+
+    Args:
+        strengths: Edge strengths, images x height x width.
+
+    Returns:
+        The strengths, zero where they are not the strongest.
     """
     maps = strengths[:, None]
     down, right = torch.gradient(F.avg_pool2d(maps, 3, 1, 1), dim=(2, 3))
@@ -28,7 +34,7 @@ def thinned(strengths: Tensor) -> Tensor:
 
 
 def _shifted(maps: Tensor, steps: Tensor) -> Tensor:
-    """The maps at every pixel's place plus a step (right, down)."""
+    """Samples the maps at every pixel's position plus a step (right, down)."""
     height, width = maps.shape[2:]
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     places = torch.stack([columns, rows], -1) + steps
@@ -39,10 +45,21 @@ def _shifted(maps: Tensor, steps: Tensor) -> Tensor:
 def count_matches(
     strengths: Tensor, truth: Tensor, known: Tensor, reach: float, thresholds: Sequence[float]
 ) -> Tensor:
-    """By threshold: edges found that are near a true one, all found, all true, those near a found.
+    """Counts matches between predicted and true edges for every threshold.
 
-    Near is a distance of at most `reach` pixels. One true edge may so vouch for several that were
-    found: an upper bound of a matching in pairs, and equal to it where edges are thin and apart.
+    A true edge pixel may match several predicted ones. This is an upper bound of a one-to-one
+    matching, and equal to it where edges are thin and apart.
+
+    Args:
+        strengths: Predicted edge strengths, images x height x width.
+        truth: True edges.
+        known: Pixels with a known target.
+        reach: The largest distance of a match, in pixels.
+        thresholds: The strengths from which on a pixel counts as predicted.
+
+    Returns:
+        By threshold (columns): predicted edge pixels near a true one, all predicted, all true, and
+        true ones near a predicted one.
     """
     truth = truth & known
     levels = torch.tensor(thresholds, dtype=strengths.dtype)
@@ -56,7 +73,7 @@ def count_matches(
 
 
 def _strongest_near(maps: Tensor, reach: float) -> Tensor:
-    """The largest value within reach of every pixel, whatever is no number left out."""
+    """The largest value within reach of every pixel, ignoring NaN."""
     side = int(reach)
     height, width = maps.shape[1:]
     padded = F.pad(maps, (side,) * 4, value=-torch.inf)
@@ -69,6 +86,6 @@ def _strongest_near(maps: Tensor, reach: float) -> Tensor:
 
 
 def _reaching(values: Tensor, levels: Tensor) -> Tensor:
-    """By level, how many values are as large or larger."""
+    """For each level, how many values reach it."""
     ordered = values[values >= levels.min()].sort().values
     return len(ordered) - torch.searchsorted(ordered, levels)

@@ -1,4 +1,4 @@
-"""How similar a figure that was found is to a true one."""
+"""The similarity of predicted and true sets of key points."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from torch import Tensor
 
 
 def keypoint_similarity(found: Tensor, true: Tensor, sigmas: Tensor) -> Tensor:
-    """COCO's OKS of figures found (rows) and true ones (columns).
+    """COCO's object keypoint similarity (OKS).
 
-    Both are figures by joints by numbers: x and y first, and of a true one then how well it is
-    seen (0 is not at all: it does not count) and the area of the figure. `sigmas` say how
-    precisely people know each joint.
+    Args:
+        found: Predicted figures x joints x (x, y, …).
+        true: True figures x joints x (x, y, visibility, area); joints of visibility 0 are ignored.
+        sigmas: COCO's constant of each joint: how precisely people annotate it.
+
+    Returns:
+        Predicted figures x true figures.
     """
     there, area = true[..., 2] > 0, true[..., 3].amax(1)
     squares = (found[:, None, :, :2] - true[None, :, :, :2]).square().sum(-1)

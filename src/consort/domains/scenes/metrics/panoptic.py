@@ -1,7 +1,7 @@
-"""How well segments of images were found: overlaps of masks, and the panoptic quality.
+"""Overlaps of segments, and panoptic quality.
 
-Every pixel has a code, `class * NUMBERS + number`, which is that of the segment it belongs to; the
-code `UNKNOWN` means that nobody knows, or that there was no answer.
+Every pixel has the code of its segment, `class * NUMBERS + number`. The code `UNKNOWN` means that
+a pixel is unlabelled or has no prediction.
 """
 
 from __future__ import annotations
@@ -12,32 +12,42 @@ import torch
 from torch import Tensor
 
 NUMBERS = 1000
+"""Codes per class."""
 UNKNOWN = 255 * NUMBERS
+"""The code of unlabelled pixels."""
 
 
 @dataclass(frozen=True)
 class Overlaps:
-    """The codes found and the true ones in an image, sorted, and how many pixels they share."""
+    """The predicted and the true codes in an image, sorted, and how many pixels they share."""
 
     found: Tensor
     true: Tensor
     pixels: Tensor
-    """By code found and true code."""
+    """Shared pixels, predicted codes x true codes."""
 
     @property
     def unknown(self) -> Tensor:
-        """By code found, the share of its pixels that nobody knows."""
+        """The share of each predicted segment that is unlabelled."""
         return self.pixels[:, self.true == UNKNOWN].sum(1).double() / self.pixels.sum(1)
 
     @property
     def iou(self) -> Tensor:
-        """Shared pixels by those of either, whether or not these are known."""
+        """Intersection over union, including unlabelled pixels."""
         either = self.pixels.sum(1)[:, None] + self.pixels.sum(0) - self.pixels
         return self.pixels.double() / either
 
 
 def overlaps(found: Tensor, true: Tensor) -> Overlaps:
-    """Compares two maps of codes."""
+    """Compares two maps of codes.
+
+    Args:
+        found: The predicted code of every pixel.
+        true: The true code of every pixel.
+
+    Returns:
+        The overlap of all pairs of segments.
+    """
     ours, our_place = torch.unique(found, return_inverse=True)
     theirs, their_place = torch.unique(true, return_inverse=True)
     cells = (our_place * len(theirs) + their_place).flatten()
@@ -46,10 +56,18 @@ def overlaps(found: Tensor, true: Tensor) -> Overlaps:
 
 
 def panoptic_counts(found: Tensor, true: Tensor, classes: int) -> Tensor:
-    """By class: the summed IoU of hits, their number, false alarms, misses.
+    """Counts matched segments of one image.
 
-    A hit is a segment of the right class with an IoU above one half. Pixels that nobody knows
-    belong to no segment; one that was found mostly there is no false alarm.
+    A predicted segment is a true positive if its class is right and its IoU above one half.
+    Unlabelled pixels are left out; a prediction that is mostly unlabelled is no false positive.
+
+    Args:
+        found: The predicted code of every pixel.
+        true: The true code of every pixel.
+        classes: The number of classes.
+
+    Returns:
+        By class (columns): summed IoU of true positives, true positives, false positives, misses.
     """
     pairs = overlaps(found, true)
     rows, columns = pairs.found != UNKNOWN, pairs.true != UNKNOWN
@@ -68,7 +86,14 @@ def panoptic_counts(found: Tensor, true: Tensor, classes: int) -> Tensor:
 
 
 def panoptic_quality(counts: Tensor) -> dict[str, float]:
-    """PQ = SQ x RQ of every class, and their means over classes that occurred or were found."""
+    """PQ = SQ x RQ, averaged over the classes that occur or were predicted.
+
+    Args:
+        counts: The sum of `panoptic_counts` over images.
+
+    Returns:
+        `pq`, `sq` and `rq`; empty if there are no segments.
+    """
     iou, hits, wrong, missed = counts[:, counts[1:].sum(0) > 0]
     if not len(hits):
         return {}

@@ -1,1 +1,1 @@
-"""Encoders that make maps of features, and their decoders."""
+"""Encoders that return feature maps, and their decoders."""

@@ -1,4 +1,4 @@
-"""Published encoders that make maps, built by `transformers` from their sizes."""
+"""Published backbones that return feature maps, built by `transformers`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,21 @@ from consort.errors import UsageError
 class ResNetPyramid(Pyramid):
     """ResNet-18, or with `layers = "bottleneck"` and other `depths` and `widths` ResNet-50 or 101.
 
-    `weights` names a file of the encoder's parameters (safetensors) to start from. No map is
-    smaller than the image by more than `stride`: holes make up for later strides, as in DeepLab.
+    Args:
+        shape: Channels, height and width of the images.
+        depths: The number of blocks of each stage.
+        widths: The number of channels of each stage, at least 8.
+        stem: The number of channels before the first stage, at least 8.
+        layers: The kind of blocks.
+        channels: The number of channels of the decoders.
+        weights: A safetensors file of initial parameters of the encoder; none if empty.
+        decoder: The kind of decoder.
+        rates: The dilation rates of DeepLab's decoders, in pixels of the last feature map.
+        stride: The largest stride of a feature map; later strides are replaced by dilation, as in
+            DeepLab.
+
+    Raises:
+        UsageError: If the options do not fit each other or the images.
     """
 
     measure = staticmethod(pyramid_shape)
@@ -44,7 +57,7 @@ class ResNetPyramid(Pyramid):
     ) -> None:
         super().__init__(widths, channels, decoder, rates)
         check_stages(shape, depths, widths)
-        if min(stem, *widths) < 8:  # oneDNN 3.12 writes beyond its memory on some processors
+        if min(stem, *widths) < 8:  # oneDNN 3.12 writes out of bounds on some processors
             raise UsageError("its 'stem' and 'widths' must be 8 or more")
         transformers = importlib.import_module("transformers")
         config = transformers.ResNetConfig(
@@ -55,18 +68,30 @@ class ResNetPyramid(Pyramid):
             layer_type=layers,
         )
         self.network = transformers.ResNetModel(config)
-        see_through_holes(self.network.encoder.stages[stride.bit_length() - 2 :])
+        replace_strides_by_dilation(self.network.encoder.stages[stride.bit_length() - 2 :])
         load_weights(self.network, weights)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """The maps of a batch, the largest first."""
+        """The feature maps of a batch of `images`, the largest first."""
         return list(self.network(images, output_hidden_states=True).hidden_states[1:])
 
 
 class SwinPyramid(Pyramid):
-    """Swin-T, or one of other sizes; every stage has twice the width of the last.
+    """Swin-T, or one of other sizes; every stage has twice the width of the previous one.
 
-    `weights` names a file of the encoder's parameters (safetensors) to start from.
+    Args:
+        shape: Channels, height and width of the images.
+        embedding: The width of the first stage.
+        depths: The number of blocks of each stage.
+        heads: The number of attention heads of each stage.
+        window: The side of the attention windows, in patches.
+        channels: The number of channels of the decoders.
+        weights: A safetensors file of initial parameters of the encoder; none if empty.
+        decoder: The kind of decoder.
+        rates: The dilation rates of DeepLab's decoders, in pixels of the last feature map.
+
+    Raises:
+        UsageError: If the options do not fit each other or the images.
     """
 
     measure = staticmethod(pyramid_shape)
@@ -87,7 +112,7 @@ class SwinPyramid(Pyramid):
         super().__init__(widths, channels, decoder, rates)
         check_stages(shape, depths, heads)
         if any(width % number for width, number in zip(widths, heads, strict=True)):
-            raise UsageError("its widths must be multiples of its 'heads', stage by stage")
+            raise UsageError("the width of every stage must be a multiple of its number of 'heads'")
         transformers = importlib.import_module("transformers")
         config = transformers.SwinConfig(
             image_size=tuple(shape[1:]),
@@ -100,23 +125,23 @@ class SwinPyramid(Pyramid):
             out_features=[f"stage{number + 1}" for number in range(len(depths))],
         )
         self.network = transformers.SwinBackbone(config)
-        self.network.swin.layernorm = nn.Identity()  # of the last map, which has its own
+        self.network.swin.layernorm = nn.Identity()  # the backbone normalises its last map itself
         load_weights(self.network, weights)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """The maps of a batch, the largest first."""
+        """The feature maps of a batch of `images`, the largest first."""
         return list(self.network(images).feature_maps)
 
 
-def see_through_holes(stages: Iterable[nn.Module]) -> None:
-    """Takes the strides out of some stages; holes make up for them.
+def replace_strides_by_dilation(stages: Iterable[nn.Module]) -> None:
+    """Replaces the strides of `stages` by dilation, in place.
 
-    What they find at every second (fourth, …) pixel is what they found before.
+    The outputs at every second (fourth, …) pixel stay the same.
     """
     rate = 1
     for stage in stages:
         for layer in (part for part in stage.modules() if isinstance(part, nn.Conv2d)):
-            if layer.kernel_size != (1, 1):  # shortcuts go beside, and see no neighbours
+            if layer.kernel_size != (1, 1):  # not a 1x1 shortcut
                 layer.padding = layer.dilation = (rate, rate)
                 rate *= layer.stride[0]
             layer.stride = (1, 1)
@@ -125,9 +150,18 @@ def see_through_holes(stages: Iterable[nn.Module]) -> None:
 def check_stages(
     shape: tuple[int, int, int], depths: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
-    """Refuses lists of unequal lengths, and images that vanish on their way."""
+    """Checks the options of a backbone.
+
+    Args:
+        shape: Channels, height and width of the images.
+        depths: The number of blocks of each stage.
+        others: Another option with one number per stage.
+
+    Raises:
+        UsageError: If the two differ in length, or the images are too small for the stages.
+    """
     if len(depths) != len(others):
-        raise UsageError("its lists of numbers must have one for every stage")
+        raise UsageError("its options with several numbers must have one number per stage")
     smallest = 2 ** (len(depths) + 1)
     if max(shape[1:]) <= smallest:
         raise UsageError(f"it needs images larger than {smallest}x{smallest} pixels")

@@ -1,6 +1,6 @@
-"""DeepLabV3 and DeepLabV3+: one small map, seen through holes of several sizes.
+"""DeepLabV3 and DeepLabV3+ (Chen et al. 2017, 2018): atrous (dilated) convolutions.
 
-Chen et al. 2017 and 2018; the sizes are those of torchvision and segmentation-models-pytorch.
+The sizes are those of torchvision and segmentation-models-pytorch.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from torch.nn import functional as F
 from consort.models.layers import convolution
 
 
-def holed(inputs: int, outputs: int, rate: int = 1) -> nn.Sequential:
-    """A 3x3 convolution that sees every `rate`th pixel, with BatchNorm and ReLU."""
+def atrous_convolution(inputs: int, outputs: int, rate: int = 1) -> nn.Sequential:
+    """A 3x3 atrous convolution, with BatchNorm and ReLU.
+
+    Args:
+        inputs: The number of input channels.
+        outputs: The number of output channels.
+        rate: The dilation.
+
+    Returns:
+        The three layers in sequence.
+    """
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, padding=rate, dilation=rate, bias=False),
         nn.BatchNorm2d(outputs),
@@ -23,22 +32,38 @@ def holed(inputs: int, outputs: int, rate: int = 1) -> nn.Sequential:
     )
 
 
-def holed_apart(inputs: int, outputs: int, rate: int = 1) -> nn.Sequential:
-    """The same in two steps: every channel for itself, then every pixel for itself."""
+def separable_atrous_convolution(inputs: int, outputs: int, rate: int = 1) -> nn.Sequential:
+    """A depthwise separable 3x3 atrous convolution, with BatchNorm and ReLU.
+
+    Args:
+        inputs: The number of input channels.
+        outputs: The number of output channels.
+        rate: The dilation.
+
+    Returns:
+        The layers in sequence.
+    """
     alone = nn.Conv2d(inputs, inputs, 3, padding=rate, dilation=rate, groups=inputs, bias=False)
     return nn.Sequential(alone, *convolution(inputs, outputs, 1))
 
 
-class HoledPyramid(nn.Module):
-    """ASPP: a map pixel by pixel, through holes of every rate, and as a whole, put together."""
+class AtrousPyramid(nn.Module):
+    """ASPP: a 1x1 convolution, atrous convolutions and global pooling in parallel, concatenated.
+
+    Args:
+        inputs: The number of input channels.
+        channels: The number of output channels.
+        rates: The dilation rates.
+        apart: Whether the convolutions are depthwise separable.
+    """
 
     def __init__(self, inputs: int, channels: int, rates: Sequence[int], apart: bool) -> None:
         super().__init__()
-        through = holed_apart if apart else holed
+        atrous = separable_atrous_convolution if apart else atrous_convolution
         self.branches = nn.ModuleList(
             [
                 convolution(inputs, channels, 1),
-                *(through(inputs, channels, rate) for rate in rates),
+                *(atrous(inputs, channels, rate) for rate in rates),
                 nn.Sequential(nn.AdaptiveAvgPool2d(1), *convolution(inputs, channels, 1)),
             ]
         )
@@ -47,38 +72,50 @@ class HoledPyramid(nn.Module):
         )
 
     def forward(self, maps: Tensor) -> Tensor:
-        """A map of the same size."""
-        seen = [branch(maps).expand(-1, -1, *maps.shape[2:]) for branch in self.branches]
-        together: Tensor = self.together(torch.cat(seen, 1))
+        """Feature maps of the same size as `maps`."""
+        outputs = [branch(maps).expand(-1, -1, *maps.shape[2:]) for branch in self.branches]
+        together: Tensor = self.together(torch.cat(outputs, 1))
         return together
 
 
 class DeepLabV3(nn.Module):
-    """ASPP of the last map and a 3x3 convolution, in the size of the first map."""
+    """ASPP on the last feature map and a 3x3 convolution, resized to the first feature map.
+
+    Args:
+        widths: The number of channels of each feature map.
+        channels: The number of output channels.
+        rates: The dilation rates, in pixels of the last feature map.
+    """
 
     def __init__(self, widths: Sequence[int], channels: int, rates: Sequence[int]) -> None:
         super().__init__()
-        self.pyramid = HoledPyramid(widths[-1], channels, rates, apart=False)
-        self.last = holed(channels, channels)
+        self.pyramid = AtrousPyramid(widths[-1], channels, rates, apart=False)
+        self.last = atrous_convolution(channels, channels)
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
-        """One map of the size of the first."""
+        """One feature map of the size of the first of `maps`."""
         return F.interpolate(self.last(self.pyramid(maps[-1])), maps[0].shape[2:], mode="bilinear")
 
 
 class DeepLabV3Plus(nn.Module):
-    """ASPP of the last map, joined by the first map; its convolutions work in two steps."""
+    """ASPP on the last feature map, fused with the first one; its convolutions are separable.
+
+    Args:
+        widths: The number of channels of each feature map.
+        channels: The number of output channels.
+        rates: The dilation rates, in pixels of the last feature map.
+    """
 
     def __init__(self, widths: Sequence[int], channels: int, rates: Sequence[int]) -> None:
         super().__init__()
         few = max(1, channels * 3 // 16)  # 48 of 256
-        self.pyramid = HoledPyramid(widths[-1], channels, rates, apart=True)
-        self.middle = holed_apart(channels, channels)
+        self.pyramid = AtrousPyramid(widths[-1], channels, rates, apart=True)
+        self.middle = separable_atrous_convolution(channels, channels)
         self.fine = convolution(widths[0], few, 1)
-        self.last = holed_apart(channels + few, channels)
+        self.last = separable_atrous_convolution(channels + few, channels)
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
-        """One map of the size of the first."""
+        """One feature map of the size of the first of `maps`."""
         coarse = self.middle(self.pyramid(maps[-1]))
         large = F.interpolate(coarse, maps[0].shape[2:], mode="bilinear")
         joined: Tensor = self.last(torch.cat([large, self.fine(maps[0])], 1))
@@ -86,12 +123,17 @@ class DeepLabV3Plus(nn.Module):
 
 
 class PlainHead(nn.Module):
-    """The outputs of every pixel of a map, then four times as large."""
+    """A 1x1 convolution, then upsampling by four.
+
+    Args:
+        features: The number of input channels.
+        outputs: The number of outputs per pixel.
+    """
 
     def __init__(self, features: int, outputs: int) -> None:
         super().__init__()
         self.last = nn.Conv2d(features, outputs, 1)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Outputs of the fourfold size."""
+        """Outputs of four times the size of `maps`."""
         return F.interpolate(self.last(maps), scale_factor=4, mode="bilinear")

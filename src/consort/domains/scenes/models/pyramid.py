@@ -1,7 +1,7 @@
-"""Encoders that make maps of several sizes, and the decoders that put them together.
+"""Encoders that return feature maps of several sizes, and decoders that fuse them.
 
-The maps are a quarter of the image's size, an eighth, and so on. For tasks with an answer for every
-pixel.
+The maps have a quarter of the image's size, an eighth, and so on. They serve dense (per-pixel)
+tasks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,17 @@ from consort.models.layers import convolution
 
 Decoder = Literal["fedhca2", "deeplabv3", "deeplabv3plus"]
 RATES = (12, 24, 36)
+"""The dilation rates of DeepLab."""
 Sizes = Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
 
 
 class PyramidDecoder(nn.Module):
-    """FedHCA²'s decoder: every map through a linear layer, then all of them through another."""
+    """FedHCA²'s decoder: a linear layer per feature map, then a layer that fuses all of them.
+
+    Args:
+        widths: The number of channels of each feature map.
+        channels: The number of output channels.
+    """
 
     def __init__(self, widths: Sequence[int], channels: int) -> None:
         super().__init__()
@@ -39,7 +45,7 @@ class PyramidDecoder(nn.Module):
         )
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
-        """One map of the size of the first."""
+        """One feature map of the size of the first of `maps`."""
         size = maps[0].shape[2:]
         narrow = [
             linear(part.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
@@ -51,9 +57,13 @@ class PyramidDecoder(nn.Module):
 
 
 class Pyramid(nn.Module):
-    """An encoder whose maps have these `widths`; `width` is that of its decoders' outputs.
+    """The base class of encoders that return several feature maps.
 
-    `rates` are those of DeepLab's holes, in pixels of the last map.
+    Args:
+        widths: The number of channels of each feature map.
+        channels: The number of channels of the decoders' outputs.
+        decoder: The kind of decoder.
+        rates: The dilation rates of DeepLab's decoders, in pixels of the last feature map.
     """
 
     dense = True
@@ -66,7 +76,7 @@ class Pyramid(nn.Module):
         self._decoder, self._rates = decoder, tuple(rates)
 
     def decoder(self) -> nn.Module:
-        """A new decoder of these maps."""
+        """A new decoder for these feature maps."""
         match self._decoder:
             case "fedhca2":
                 return PyramidDecoder(self.widths, self.width)
@@ -76,14 +86,18 @@ class Pyramid(nn.Module):
                 return DeepLabV3Plus(self.widths, self.width, self._rates)
 
     def head(self, task: DenseTask) -> nn.Module:
-        """A new head on such a decoder."""
+        """A new head for `task` on such a decoder."""
         if self._decoder == "fedhca2":
             return task.head(self.width)
         return PlainHead(self.width, task.outputs)
 
 
 def pyramid_shape(example: Tensor) -> tuple[int, int, int]:
-    """Channels, height and width of an image whose quarter is a whole number of pixels."""
+    """Channels, height and width of an image `example` whose sides are multiples of 4.
+
+    Raises:
+        UsageError: If it is not such an image.
+    """
     channels, height, width = image_shape(example)
     if height % 4 or width % 4:
         raise UsageError("it needs images whose height and width are multiples of 4")
@@ -91,9 +105,18 @@ def pyramid_shape(example: Tensor) -> tuple[int, int, int]:
 
 
 class ConvPyramid(Pyramid):
-    """Stages of two 3x3 convolutions, each half the size of the last; for small machines.
+    """Stages of two 3x3 convolutions, each at half the resolution of the previous; a small encoder.
 
-    `weights` names a file of the encoder's parameters (safetensors) to start from.
+    Args:
+        shape: Channels, height and width of the images.
+        widths: The number of channels of each stage.
+        channels: The number of channels of the decoders.
+        weights: A safetensors file of initial parameters of the encoder; none if empty.
+        decoder: The kind of decoder.
+        rates: The dilation rates of DeepLab's decoders, in pixels of the last feature map.
+
+    Raises:
+        UsageError: If the images are too small for the stages.
     """
 
     measure = staticmethod(pyramid_shape)
@@ -123,7 +146,7 @@ class ConvPyramid(Pyramid):
         load_weights(self, weights)
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """The maps of a batch, the largest first."""
+        """The feature maps of a batch of `images`, the largest first."""
         maps, found = self.stem(images), []
         for stage in self.stages:
             maps = stage(maps)
@@ -132,7 +155,15 @@ class ConvPyramid(Pyramid):
 
 
 def load_weights(module: nn.Module, path: str) -> None:
-    """Parameters from a file, which must have all of the module's; others are left out."""
+    """Loads parameters from a safetensors file; entries that the module lacks are ignored.
+
+    Args:
+        module: The module, changed in place.
+        path: The file; nothing happens if it is empty.
+
+    Raises:
+        UsageError: If the file cannot be read, or a parameter is missing or has another shape.
+    """
     if not path:
         return
     from safetensors import SafetensorError
@@ -144,4 +175,6 @@ def load_weights(module: nn.Module, path: str) -> None:
         reason = str(error).partition("\n")[0]
         raise UsageError(f"its weights {path} cannot be loaded: {reason}") from error
     if missing:
-        raise UsageError(f"its weights {path} have no {missing[0]!r}: architectures differ")
+        raise UsageError(
+            f"its weights {path} have no {missing[0]!r}: they belong to another architecture"
+        )

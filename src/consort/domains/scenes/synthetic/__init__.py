@@ -1,1 +1,1 @@
-"""Furnished rooms generated from a seed, with exact answers for every pixel."""
+"""Synthetic images of furnished rooms, with exact targets for every pixel."""

@@ -1,4 +1,4 @@
-"""What stands in a room: figures, animals and furniture, made of ellipsoids and boxes."""
+"""The contents of a room: people, animals and furniture, made of ellipsoids and boxes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 
 ROOM = ("wall", "floor", "ceiling")
+"""The classes of the room itself (stuff)."""
 CLASSES = (*ROOM, "figure", "animal", "ball", "crate", "table", "lamp")
+"""All classes; those after the room's are things."""
 PARTS = ("background", "head", "body", "arms", "legs")
+"""The parts of bodies."""
 
 Piece = tuple[bool, tuple[float, float, float], tuple[float, float, float], int]
-"""Whether it is a box, its middle above the floor, half its sizes, and which part it is."""
+"""Whether it is a box, its centre relative to the floor, half its sizes, and its part."""
 
 HEAD, _BODY, _ARMS, _LEGS = 1, 2, 3, 4
 THINGS: dict[str, tuple[Piece, ...]] = {
@@ -47,6 +50,7 @@ THINGS: dict[str, tuple[Piece, ...]] = {
         (False, (0, 1.35, 0), (0.3, 0.22, 0.3), 0),
     ),
 }
+"""The pieces of each thing, in metres."""
 JOINTS: dict[str, tuple[int, float]] = {
     "head": (0, 0.0),
     "left shoulder": (2, 0.9),
@@ -58,7 +62,7 @@ JOINTS: dict[str, tuple[int, float]] = {
     "left foot": (4, -0.9),
     "right foot": (5, -0.9),
 }
-"""Which piece of a figure each joint is in, and how far up from its middle to its top."""
+"""The piece of a figure that a joint is in, and its height there from -1 (bottom) to 1 (top)."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +70,33 @@ class Solids:
     """Ellipsoids and boxes of several scenes, one row each, sorted by scene."""
 
     scene: Numbers
+    """The scene that it belongs to."""
     thing: Numbers
-    """Which of its scene's things it belongs to, from 1 on."""
+    """The number of its thing within the scene, from 1."""
     kind: Numbers
+    """The class of the thing."""
     part: Numbers
+    """The part of the body, 0 for other things."""
     box: NDArray[np.bool_]
     middle: Floats
+    """The centre in room coordinates."""
     half: Floats
+    """Half the size along each axis."""
     turn: Floats
-    """By how much it is turned around the vertical axis."""
+    """The rotation around the vertical axis in radians."""
 
 
 def furnished(rng: np.random.Generator, floor: Floats, depth: Floats, most: int) -> Solids:
-    """One to `most` things on the floor of every room, at different distances from us.
+    """Puts one to `most` things on the floor of every room, at different distances.
 
-    `floor` is how far below us each floor is, `depth` how far away each back wall.
+    Args:
+        rng: The source of randomness.
+        floor: How far below the camera the floor of each room is.
+        depth: How far from the camera its back wall is.
+        most: The largest number of things in a room.
+
+    Returns:
+        The solids of all rooms.
     """
     rows = []
     names = list(THINGS)
@@ -101,10 +117,10 @@ def furnished(rng: np.random.Generator, floor: Floats, depth: Floats, most: int)
 
 
 _SHARES = np.array([0.3, 0.15, 0.15, 0.15, 0.15, 0.1])
-"""How often each thing is drawn."""
+"""The probability of each kind of thing."""
 
 
 def _turned(point: NDArray[np.float64], turn: float) -> NDArray[np.float64]:
-    """A point turned around the vertical axis."""
+    """Rotates a point around the vertical axis."""
     x, y, z = point
     return np.array([np.cos(turn) * x + np.sin(turn) * z, y, np.cos(turn) * z - np.sin(turn) * x])

@@ -1,4 +1,4 @@
-"""Where the joints of figures in rooms are seen."""
+"""The positions of figures' joints in the image."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from consort.domains.scenes.synthetic.furniture import CLASSES, HEAD, JOINTS, So
 from consort.domains.scenes.synthetic.raycasting import VIEW
 
 HIDDEN, SEEN = 1.0, 2.0
-"""How well a joint is seen; one outside of the picture is not, and zero."""
+"""The visibility of a joint; 0 if it is outside the image."""
 MIRRORED = (0, 2, 1, 4, 3, 6, 5, 8, 7)
-"""Which joint each one becomes in a mirror."""
+"""For each joint its counterpart on the other side."""
 
 _PIECE = torch.tensor([piece for piece, _ in JOINTS.values()])
 _HEIGHT = torch.tensor([height for _, height in JOINTS.values()])
 
 
 def figures(solids: Solids, turn: Tensor, shown: Tensor, most: int) -> Tensor:
-    """For `most` figures of every scene: x and y of their joints, how well seen, and their area.
+    """Projects the joints of all figures into the image.
 
-    `shown` is the number of the solid that every pixel shows, below zero where it is the room.
+    Args:
+        solids: The solids of all scenes.
+        turn: The camera rotation of each scene.
+        shown: The number of the solid that each pixel shows, negative for the room.
+        most: The number of figures per scene in the result.
+
+    Returns:
+        Scenes x figures x joints x (x, y, visibility, area); zero where there is none.
     """
     kind, part, thing, scene = (
         torch.from_numpy(column)
@@ -30,7 +37,7 @@ def figures(solids: Solids, turn: Tensor, shown: Tensor, most: int) -> Tensor:
     scene, own = scene[heads], shown[scene[heads]]
     area = ((own >= 0) & (thing[own] == thing[heads][:, None, None])).flatten(1).sum(1)
     places, pieces = _joints(solids, heads, turn[scene], shown.shape[-1])
-    seen = _seen(places, pieces, own).where(area[:, None] > 0, 0.0)
+    seen = _visibility(places, pieces, own).where(area[:, None] > 0, 0.0)
     rows = torch.cat([places, torch.stack([seen, area[:, None].expand_as(seen)], -1)], -1)
     target = torch.zeros(len(shown), most, *rows.shape[1:])
     number = torch.arange(len(scene)) - torch.searchsorted(scene, scene)
@@ -39,9 +46,9 @@ def figures(solids: Solids, turn: Tensor, shown: Tensor, most: int) -> Tensor:
 
 
 def _joints(solids: Solids, heads: Tensor, turn: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The x and y of every figure's joints in pixels, and the piece each belongs to.
+    """The x and y of every joint in pixels, and the piece that it belongs to.
 
-    Figures have no face, so left and right are as we see them.
+    Figures have no face, so left and right are as seen in the image.
     """
     pieces = heads[:, None] + _PIECE
     up = torch.tensor([0.0, 1.0, 0.0]) * _HEIGHT[:, None]
@@ -53,8 +60,8 @@ def _joints(solids: Solids, heads: Tensor, turn: Tensor, size: int) -> tuple[Ten
     return places.gather(1, order[..., None].expand_as(places)), pieces.gather(1, order)
 
 
-def _seen(places: Tensor, pieces: Tensor, shown: Tensor) -> Tensor:
-    """Joints are seen where their pixel shows the piece they belong to."""
+def _visibility(places: Tensor, pieces: Tensor, shown: Tensor) -> Tensor:
+    """A joint is visible if its pixel shows the piece that it belongs to."""
     inside = ((places >= 0) & (places < shown.shape[-1])).all(-1)
     right, down = places.where(inside[..., None], 0.0).long().unbind(-1)
     there = shown[torch.arange(len(shown))[:, None], down, right]

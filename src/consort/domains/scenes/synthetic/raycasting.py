@@ -1,7 +1,7 @@
-"""What a camera sees of ellipsoids and boxes in rooms: the first surface along every ray.
+"""Ray casting: the first surface of ellipsoids and boxes in rooms along every ray.
 
-Camera coordinates are right, up and forward; the camera is the origin. Everything is computed for
-several scenes at once.
+Camera coordinates are right, up and forward, with the camera at the origin. Several scenes are
+computed at once.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import torch
 from torch import Tensor
 
 _NEAREST = 0.2
+"""The smallest depth that is rendered."""
 VIEW = 0.75
-"""The tangent of half the angle that is seen."""
+"""The tangent of half the angle of view."""
 ROOM_SURFACES = 6
-"""Left, floor, behind, right, ceiling, back: numbered below zero in `Sight.solid`."""
+"""Left, floor, behind the camera, right, ceiling, back wall; below zero in `Sight.solid`."""
 
 
 @dataclass(frozen=True)
 class Shapes:
     """Solids as maps to the unit sphere or cube: q = matrix @ ray * depth + offset.
 
-    Row i of every scene is its i-th solid; where a scene has fewer, `there` is false.
+    Row i of every scene is its i-th solid; `there` is false in rows that a scene does not use.
     """
 
     matrix: Tensor
@@ -33,24 +34,46 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Sight:
-    """For every pixel the depth, the unit normal, the solid and the place on its surface."""
+    """What every pixel shows."""
 
     depth: Tensor
+    """The distance along the camera's axis."""
     normal: Tensor
+    """The unit normal in camera coordinates."""
     solid: Tensor
-    """The row of the solid; below zero, the surface of the room."""
+    """The row of the solid; below zero, a surface of the room."""
     place: Tensor
+    """The position on the surface, for textures."""
 
 
 def rays(size: int, view: float) -> Tensor:
-    """Through every pixel, as 3 by pixels with forward component 1; `view` is the tangent."""
+    """The rays through all pixels.
+
+    Args:
+        size: Height and width of the image in pixels.
+        view: The tangent of half the angle of view.
+
+    Returns:
+        Directions, 3 x pixels, with forward component 1.
+    """
     steps = ((torch.arange(size) + 0.5) / size * 2 - 1) * view
     down, right = torch.meshgrid(steps, steps, indexing="ij")
     return torch.stack([right, -down, torch.ones_like(right)]).flatten(1)
 
 
 def look(shapes: Shapes, lower: Tensor, upper: Tensor, turn: Tensor, size: int) -> Sight:
-    """What cameras turned by `turn` (3x3 each) see in rooms from `lower` to `upper`."""
+    """Renders the view of one camera per room.
+
+    Args:
+        shapes: The solids in each room.
+        lower: The lower corner of each room.
+        upper: The upper corner of each room.
+        turn: The rotation of each camera, 3x3.
+        size: Height and width of the images in pixels.
+
+    Returns:
+        What every pixel shows.
+    """
     straight = rays(size, VIEW)
     depth, surface = _walls(turn @ straight, lower, upper)
     solid = -1 - surface
@@ -67,7 +90,7 @@ def look(shapes: Shapes, lower: Tensor, upper: Tensor, turn: Tensor, size: int) 
 
 
 def _walls(directions: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Where rays from inside leave a box: the depth, and which of six sides it is."""
+    """Where rays from inside leave a box: the depth, and which of the six sides."""
     bound = torch.where(directions > 0, upper[..., None], lower[..., None])
     depth, axis = (bound / directions).min(1)
     positive = directions.gather(1, axis[:, None])[:, 0] > 0
@@ -75,7 +98,7 @@ def _walls(directions: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Te
 
 
 def _first_hits(directions: Tensor, offset: Tensor, box: Tensor) -> Tensor:
-    """The depth at which each ray enters a unit sphere or cube; infinite if it does not."""
+    """The depth at which each ray enters a unit sphere or cube; infinite if it misses."""
     hits = torch.full_like(directions[:, 0], torch.inf)
     hits[~box] = _into_spheres(directions[~box], offset[~box])
     hits[box] = _into_cubes(directions[box], offset[box])
@@ -100,7 +123,7 @@ def _into_cubes(directions: Tensor, offset: Tensor) -> Tensor:
 def _surfaces(
     shapes: Shapes, turn: Tensor, straight: Tensor, depth: Tensor, solid: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Unit normals in camera coordinates, and places on surfaces by which textures are made."""
+    """Unit normals in camera coordinates, and positions on surfaces for textures."""
     row = solid.clamp(min=0)
     count = row.shape[1]
     matrix = shapes.matrix.flatten(2).gather(1, row[..., None].expand(-1, -1, 9))
@@ -122,7 +145,7 @@ def _surfaces(
 
 
 def _face(local: Tensor) -> Tensor:
-    """The outward axis of the cube's side that a point is on."""
+    """The outward normal of the side of the cube that a point is on."""
     axis = local.abs().argmax(-1)
     sign = local.gather(-1, axis[..., None]).sign()
     return torch.eye(3)[axis] * sign

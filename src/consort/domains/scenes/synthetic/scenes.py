@@ -1,4 +1,4 @@
-"""Pictures of furnished rooms with an exact answer for every pixel: the twin of PASCAL-Context."""
+"""Synthetic images of furnished rooms with dense targets: the counterpart of PASCAL-Context."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ from consort.tasks import Task
 Size = Annotated[int, Field(ge=32, multiple_of=4)]
 
 _CHUNK = 16
+"""Scenes rendered together."""
 _WALL, _FLOOR, _CEILING = 0, 1, 2
 _ROOM_CLASS = torch.tensor([_WALL, _FLOOR, _WALL, _WALL, _CEILING, _WALL])
 _SIGMAS = (0.035, 0.079, 0.079, 0.062, 0.062, 0.107, 0.107, 0.089, 0.089)
-"""COCO's, of ears, shoulders, wrists, hips and ankles."""
+"""COCO's values for ears, shoulders, wrists, hips and ankles."""
 
 
 def synthetic_scenes(
@@ -50,7 +51,18 @@ def synthetic_scenes(
     things: Annotated[int, Field(ge=1, le=8)] = 4,
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.03,
 ) -> Dataset:
-    """Figures, animals and furniture in a room, with ten tasks that have an answer per pixel."""
+    """People, animals and furniture in a room, with ten tasks that have targets per pixel.
+
+    Args:
+        seed: The seed of all random choices.
+        examples: The number of images.
+        size: The side of the images in pixels.
+        things: The largest number of things in a room.
+        noise: The standard deviation of the pixel noise, for values from 0 to 1.
+
+    Returns:
+        The data set; its label for partitioning is the class of the nearest thing.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_scenes"))
     parts = [
         _chunk(rng, min(_CHUNK, examples - first), size, things, noise)
@@ -79,7 +91,7 @@ def synthetic_scenes(
 
 
 def _chunk(rng: np.random.Generator, count: int, size: int, things: int, noise: float) -> Examples:
-    """Some scenes, drawn, looked at, lit and labelled."""
+    """Draws, renders and labels some scenes."""
     lower = -rng.uniform([2.0, 1.2, 1.0], [4.0, 1.7, 1.1], (count, 3)).astype(np.float32)
     upper = rng.uniform([2.0, 0.9, 3.5], [4.0, 1.6, 6.0], (count, 3)).astype(np.float32)
     solids = furnished(rng, -lower[:, 1], upper[:, 2], things)
@@ -97,7 +109,7 @@ def _chunk(rng: np.random.Generator, count: int, size: int, things: int, noise: 
 
 
 def _turns(angles: NDArray[np.float64]) -> Tensor:
-    """From camera to room coordinates: first up or down, then left or right."""
+    """Rotations from camera to room coordinates: first pitch, then yaw."""
     (sine, sine_up), (cosine, cosine_up) = np.sin(angles).T, np.cos(angles).T
     zero, one = np.zeros_like(sine), np.ones_like(sine)
     level = np.array([[cosine, zero, sine], [zero, one, zero], [-sine, zero, cosine]])
@@ -106,7 +118,7 @@ def _turns(angles: NDArray[np.float64]) -> Tensor:
 
 
 def _shapes(solids: Solids, count: int, turn: Tensor) -> tuple[Shapes, Tensor]:
-    """The solids of every scene in rows, and for every row its number among all solids."""
+    """The solids of every scene in rows, and the number of each row among all solids."""
     scene = torch.from_numpy(solids.scene)
     order = torch.arange(len(scene)) - torch.searchsorted(scene, scene)
     most = int(order.max()) + 1
@@ -123,7 +135,7 @@ def _shapes(solids: Solids, count: int, turn: Tensor) -> tuple[Shapes, Tensor]:
 
 
 def _labels(solids: Solids, number: Tensor, sight: Sight) -> dict[str, Tensor]:
-    """The answers for every pixel; `number` is that of the solid it shows, if it shows one."""
+    """The targets of every pixel; `number` is that of the solid it shows, if any."""
     room = sight.solid < 0
     side = torch.where(room, -1 - sight.solid, 0)
     kind, part, thing = (
@@ -149,12 +161,12 @@ def _labels(solids: Solids, number: Tensor, sight: Sight) -> dict[str, Tensor]:
 
 
 def _nearest(thing: Tensor, room: Tensor) -> Tensor:
-    """The number of the nearest thing in sight: things are numbered by distance."""
+    """The number of the nearest visible thing; things are numbered by distance."""
     return torch.where(room, 99, thing).flatten(1).amin(1)[:, None, None]
 
 
 def _borders(surface: Tensor) -> Tensor:
-    """Pixels whose neighbour to the right or below is on another surface."""
+    """Pixels whose right or lower neighbour is on another surface."""
     edges = torch.zeros_like(surface, dtype=torch.bool)
     edges[:, :, :-1] |= surface[:, :, :-1] != surface[:, :, 1:]
     edges[:, :-1] |= surface[:, :-1] != surface[:, 1:]
@@ -174,17 +186,17 @@ _COLOURS = torch.tensor(
         [0.85, 0.8, 0.4],
     ]
 )
-"""What things of every class usually look like; each one differs from it."""
+"""The typical colour of each class; every object varies from it."""
 
 
 def _painted(rng: np.random.Generator, rows: Tensor, sight: Sight, kinds: Tensor) -> Tensor:
-    """The scenes in colour: a pattern of two colours on every surface, in the light of one lamp."""
+    """Colours the scenes: a pattern of two colours on every surface, lit by one lamp."""
     count, most = rows.shape
     slots = most + ROOM_SURFACES
     slot = torch.where(sight.solid < 0, most - 1 - sight.solid, sight.solid)
 
     def drawn(*shape: int) -> Tensor:
-        """One random number from -1 to 1 for every surface, seen from every pixel."""
+        """One random number from -1 to 1 per surface, looked up for every pixel."""
         values = rng.uniform(-1, 1, (count, slots, *shape)).astype(np.float32)
         picked = torch.from_numpy(values)[torch.arange(count)[:, None, None], slot]
         return picked.movedim(-1, 1) if shape else picked[:, None]
@@ -200,7 +212,7 @@ def _painted(rng: np.random.Generator, rows: Tensor, sight: Sight, kinds: Tensor
 
 
 def _main_class(segment: Tensor, salient: Tensor) -> Numbers:
-    """The class of the nearest thing, for cuts by label; 0 where nothing is in sight."""
+    """The class of the nearest thing, for label skew; 0 if nothing is visible."""
     seen = torch.where(salient == 1, segment, 0).flatten(1)
     labels: Numbers = seen.amax(1).long().numpy()
     return labels

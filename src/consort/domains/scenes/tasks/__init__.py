@@ -1,1 +1,1 @@
-"""Tasks with an answer for every pixel."""
+"""Dense tasks, which have a target for every pixel."""

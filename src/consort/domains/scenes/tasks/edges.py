@@ -1,4 +1,4 @@
-"""Where one thing ends and another begins."""
+"""Edge detection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from consort.tasks.task import Meter
 
 
 class EdgesMeter:
-    """The best F-measure of thin edges over one threshold for all images, and the loss."""
+    """The F-measure of thinned edges at the best threshold for all images (ODS), and the loss.
+
+    Args:
+        task: The task that is evaluated.
+    """
 
     def __init__(self, task: Edges) -> None:
         self.task = task
@@ -23,7 +27,7 @@ class EdgesMeter:
         self.pixels, self.loss = 0, 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of logits and labels in."""
+        """Adds a batch of logits (`output`) and labels (`target`)."""
         known = target != IGNORED
         strengths = thinned(output[:, 0].sigmoid())
         reach = self.task.tolerance * (target.shape[1] ** 2 + target.shape[2] ** 2) ** 0.5
@@ -32,7 +36,7 @@ class EdgesMeter:
         self.loss += float(self.task.losses(output, target)[known].double().sum())
 
     def compute(self) -> dict[str, float]:
-        """Nothing, if no pixel was known."""
+        """The metrics; empty if no pixel was labelled."""
         if not self.pixels:
             return {}
         return {
@@ -43,14 +47,12 @@ class EdgesMeter:
 
 @dataclass(frozen=True)
 class Edges(DenseTask):
-    """Whether a pixel is an edge (1) or not (0); reported by the F-measure of the best threshold.
-
-    An edge may be off by `tolerance` times the diagonal of the image.
-    """
+    """Edge detection: edge (1) or not (0); reported by the F-measure at the best threshold."""
 
     tolerance: float = 0.0075
+    """The largest distance of a match, relative to the diagonal of the image."""
     positive: float = 0.95
-    """The weight of edges in the loss; that of all else is the rest to 1."""
+    """The weight of edge pixels in the loss; other pixels have 1 minus it."""
     metric: str = "ods_f"
     higher_is_better: bool = True
 
@@ -60,7 +62,15 @@ class Edges(DenseTask):
         return 1
 
     def losses(self, output: Tensor, target: Tensor) -> Tensor:
-        """Weighted binary cross entropy of every pixel."""
+        """The weighted binary cross entropy of every pixel.
+
+        Args:
+            output: Logits, images x 1 x height x width.
+            target: 1, 0 or `IGNORED`, images x height x width.
+
+        Returns:
+            Images x height x width.
+        """
         edge = target == 1
         found = F.binary_cross_entropy_with_logits(
             output[:, 0], edge.to(output.dtype), reduction="none"
@@ -68,9 +78,9 @@ class Edges(DenseTask):
         return found * torch.where(edge, self.positive, 1 - self.positive)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Its mean over known pixels."""
+        """The mean of `losses` of `output` and `target` over labelled pixels."""
         return mean_over(self.losses(output, target), target != IGNORED)
 
     def meter(self) -> Meter:
-        """Empty counts."""
+        """A new, empty meter."""
         return EdgesMeter(self)

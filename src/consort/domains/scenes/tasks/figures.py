@@ -1,4 +1,4 @@
-"""Joints that were found, put together to figures by their tags."""
+"""Grouping detected joints into figures by their tags (associative embedding)."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from torch import Tensor
 
 from consort.domains.scenes.tasks.heat import peaks
 
-_REACH, _LOWEST, _MOST = 2, 0.1, 30  # of joints of one kind, as published
-_APART = 1.0  # tags of two figures, as published
+_REACH, _LOWEST, _MOST = 2, 0.1, 30  # peaks of one kind of joint, as published
+_APART = 1.0  # the smallest distance of tags of two figures, as published
 
 
 @dataclass
 class _Figure:
-    """For every joint it has: x, y and the height of the map there; and their tags."""
+    """The joints found so far, each with x, y and the height of its peak; and their tags."""
 
     joints: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     tags: list[float] = field(default_factory=list)
 
     @property
     def tag(self) -> float:
-        """The mean of its joints'."""
+        """The mean tag of its joints."""
         return sum(self.tags) / len(self.tags)
 
     @property
     def height(self) -> float:
-        """The sum of its joints'."""
+        """The sum of the heights of its joints."""
         return sum(height for *_, height in self.joints.values())
 
     def completed(self, heat: Tensor, tags: Tensor) -> Tensor:
-        """The x and y of all joints, also of those that were not found."""
+        """The x and y of all joints, including estimates of those that were not found."""
         likely = heat - (tags - self.tag).abs().round()
         highest, width = likely.flatten(1).argmax(1), heat.shape[-1]
         places = torch.stack([highest % width, highest // width], -1) + 0.5
@@ -42,11 +42,19 @@ class _Figure:
 
 
 def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
-    """The x and y of every figure's joints in one image, and its score: its mean height.
+    """Groups the joints in one image into figures.
 
-    Joint after joint, those found join the figure with the nearest mean tag, the highest first (see
-    `nearest_pairs`); who finds none less than 1 away begins a new one. A joint that a figure lacks
-    counts as 0, and is put where its map is highest, less by the distance of tags in whole numbers.
+    Joint by joint, peaks join the figure with the nearest mean tag, the highest peak first (see
+    `nearest_pairs`); a peak without a figure at a distance below 1 starts a new one. A missing
+    joint counts as 0 in the score, and is placed where its heat map minus the rounded tag distance
+    is highest.
+
+    Args:
+        heat: The heat map of each joint.
+        tags: The tag map of each joint.
+
+    Returns:
+        The x and y of every figure's joints, and its score: the mean height of its peaks.
     """
     figures: list[_Figure] = []
     for joint, (map_, own_tags) in enumerate(zip(heat, tags, strict=True)):
@@ -68,10 +76,17 @@ def found_figures(heat: Tensor, tags: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nearest_pairs(ours: Sequence[float], theirs: Sequence[float]) -> dict[int, int]:
-    """Pairs of tags less than 1 apart, each in one pair at most.
+    """Pairs up tags that are less than 1 apart; each tag is in at most one pair.
 
-    Those less than half apart come first; among these, as among the others, the first of ours, and
-    for each the first of theirs: tags so close say nothing about who belongs to whom.
+    Distances are rounded: pairs less than 0.5 apart come first, and ties are resolved by the order
+    of ours, then of theirs, because smaller differences carry no information.
+
+    Args:
+        ours: The tags of the peaks.
+        theirs: The tags of the figures.
+
+    Returns:
+        For each of our tags in a pair the position of its partner.
     """
     distances = sorted(
         (round(abs(our - their)), one, other, abs(our - their))

@@ -1,4 +1,4 @@
-"""The shape of what is seen: which way every surface faces, and how far away it is."""
+"""Surface normals and depth."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from consort.domains.scenes.tasks.dense import IGNORED, DenseTask, mean_over
 from consort.tasks.task import Meter
 
 FARTHEST = 80.0
-"""Depths from here on, and those of zero, are not known."""
+"""Depths of this and more metres, and those of zero, are unknown."""
 
 
 def known_normals(target: Tensor) -> Tensor:
-    """Pixels none of whose components is ignored, as one channel."""
+    """Which pixels of `target` have a normal, as one channel."""
     return (target != IGNORED).all(1, keepdim=True)
 
 
 def known_depths(target: Tensor) -> Tensor:
-    """Pixels with a depth."""
+    """Which pixels of `target` have a depth."""
     return (target > 0) & (target < FARTHEST)
 
 
 class NormalsMeter:
-    """The mean angle to the truth in degrees, and the loss."""
+    """The mean angular error in degrees, and the loss."""
 
     def __init__(self) -> None:
         self.angle, self.loss, self.pixels = 0.0, 0.0, 0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of vectors in."""
+        """Adds a batch of vectors: predictions (`output`) and truths (`target`)."""
         known, target = known_normals(target)[:, 0], target.to(output.dtype)
         unit = F.normalize(output, dim=1)
         self.angle += float(angles(unit, F.normalize(target, dim=1))[known].double().sum())
@@ -41,7 +41,7 @@ class NormalsMeter:
         self.pixels += int(known.sum())
 
     def compute(self) -> dict[str, float]:
-        """Nothing, if no pixel was known."""
+        """The metrics; empty if no pixel was labelled."""
         if not self.pixels:
             return {}
         return {"mean_error": self.angle / self.pixels, "loss": self.loss / self.pixels}
@@ -49,27 +49,27 @@ class NormalsMeter:
 
 @dataclass(frozen=True)
 class Normals(DenseTask):
-    """The unit vector (right, down or up, towards us) of every surface; reported in degrees."""
+    """The normal of every pixel (right, down or up, towards the camera); reported in degrees."""
 
     metric: str = "mean_error"
     higher_is_better: bool = False
 
     @property
     def outputs(self) -> int:
-        """A vector."""
+        """The three components of a vector."""
         return 3
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The absolute error of all three components, after outputs are scaled to length 1."""
+        """The mean absolute error of normalised `output` from the unit vectors `target`."""
         errors = (F.normalize(output, dim=1) - target.to(output.dtype)).abs().sum(1, keepdim=True)
         return mean_over(errors, known_normals(target))
 
     def meter(self) -> Meter:
-        """No angles yet."""
+        """A new, empty meter."""
         return NormalsMeter()
 
     def seen(self, target: Tensor, scale: Tensor, mirrored: Tensor) -> Tensor:  # noqa: ARG002
-        """In a mirror, right is left."""
+        """In a mirrored image the horizontal component changes its sign."""
         sideways = target[:, :1]
         turned = mirrored[:, None, None, None] & (sideways != IGNORED)
         return torch.cat([torch.where(turned, -sideways, sideways), target[:, 1:]], 1)
@@ -82,7 +82,7 @@ class DepthMeter:
         self.squares, self.loss, self.pixels = 0.0, 0.0, 0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of depths in."""
+        """Adds a batch of depths: predictions (`output`) and truths (`target`)."""
         known = known_depths(target)
         truth, found = target[known].double(), output[:, 0][known].double()
         self.squares += float((found.clamp(min=0) - truth).square().sum())
@@ -90,7 +90,7 @@ class DepthMeter:
         self.pixels += int(known.sum())
 
     def compute(self) -> dict[str, float]:
-        """Nothing, if no pixel was known."""
+        """The metrics; empty if no depth was known."""
         if not self.pixels:
             return {}
         return {"rmse": (self.squares / self.pixels) ** 0.5, "loss": self.loss / self.pixels}
@@ -98,26 +98,26 @@ class DepthMeter:
 
 @dataclass(frozen=True)
 class Depth(DenseTask):
-    """The distance of every pixel in metres; reported by the root mean squared error."""
+    """The depth of every pixel in metres; reported by the root mean squared error."""
 
     metric: str = "rmse"
     higher_is_better: bool = False
 
     @property
     def outputs(self) -> int:
-        """One number."""
+        """The depth."""
         return 1
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean absolute error of known pixels."""
+        """The mean absolute error of `output` at the pixels of `target` with a known depth."""
         errors = (output[:, 0] - target.to(output.dtype)).abs()
         return mean_over(errors, known_depths(target))
 
     def meter(self) -> Meter:
-        """No errors yet."""
+        """A new, empty meter."""
         return DepthMeter()
 
     def seen(self, target: Tensor, scale: Tensor, mirrored: Tensor) -> Tensor:  # noqa: ARG002
-        """What is enlarged is nearer."""
+        """In an enlarged image everything is nearer."""
         nearer = (target / scale[:, None, None]).to(target.dtype)
         return torch.where(known_depths(target), nearer, target)

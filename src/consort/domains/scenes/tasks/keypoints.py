@@ -1,4 +1,4 @@
-"""Where the joints of figures are, and which belong together."""
+"""Key points: the joints of figures, and which of them belong together."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from consort.domains.scenes.metrics.average_precision import Detections, mean_av
 from consort.domains.scenes.metrics.keypoints import keypoint_similarity
 from consort.domains.scenes.tasks.dense import DenseTask
 from consort.domains.scenes.tasks.figures import found_figures
-from consort.domains.scenes.tasks.heat import bells
+from consort.domains.scenes.tasks.heat import gaussians
 from consort.errors import UsageError
 from consort.tasks.task import Meter
 
-_TAG_WEIGHT, _PUBLISHED_WIDTH = 1e-3, 2 / 128  # of joints in their maps, by the longer side
-_FIGURES = 20  # of an image that count, as COCO has it
+_TAG_WEIGHT, _PUBLISHED_WIDTH = 1e-3, 2 / 128  # sigma of heat maps / longer side
+_FIGURES = 20  # the largest number of figures per image, as in COCO
 
 
 @dataclass(frozen=True)
 class KeyPoints(DenseTask):
     """Joints of figures by associative embedding (Newell et al. 2017); reported by COCO's AP.
 
-    Targets are figures by joints by four numbers: x and y in pixels from the left upper corner
-    (the middle of the first pixel is 0.5), how well the joint is seen (2 seen, 1 hidden, 0 not
-    known), and the area of the figure in pixels. Joints that are not known, and figures that fill
-    up the tensor, are all zero. Outputs are for every joint a map that is high where it is,
-    then for every joint a map of tags, which are alike within a figure.
+    Targets are figures x joints x 4: x and y in pixels from the upper left corner (the centre of
+    the first pixel is 0.5), the visibility (2 visible, 1 hidden, 0 unknown), and the area of the
+    figure in pixels. Unknown joints, and rows that no figure uses, are zero. Outputs are for every
+    joint a heat map of its position, then for every joint a map of tags, which are similar within
+    a figure.
+
+    Raises:
+        ValueError: If `mirrored` does not pair up as many joints as there are `sigmas`.
     """
 
     sigmas: tuple[float, ...]
-    """Of every joint, how precisely people know its place, by COCO's definition."""
+    """For each joint COCO's constant of how precisely people annotate it."""
     mirrored: tuple[int, ...]
-    """For every joint, which one it becomes in a mirror."""
+    """For each joint its counterpart on the other side."""
     sigma: float = 8.0
-    """How wide joints are in their maps, in pixels; published are 2 pixels of a quarter."""
+    """The standard deviation of heat maps in pixels; published are 2 pixels at a quarter size."""
     emphasis: float = 0.0
-    """How much more errors weigh at joints than far from them; for small images and models."""
+    """The additional weight of errors at joints; for small images and models."""
     metric: str = "ap"
     higher_is_better: bool = True
 
@@ -49,21 +52,21 @@ class KeyPoints(DenseTask):
         twice = [pairs.get(joint) for joint in self.mirrored]
         if not self.sigmas or twice != [*range(len(self.sigmas))]:
             raise ValueError(
-                f"in a mirror, {len(self.sigmas)} joints cannot become {list(self.mirrored)}"
+                f"mirrored = {list(self.mirrored)} does not pair up {len(self.sigmas)} joints"
             )
 
     @property
     def joints(self) -> int:
-        """How many there are."""
+        """The number of joints."""
         return len(self.sigmas)
 
     @property
     def outputs(self) -> int:
-        """A map of places and one of tags for every joint."""
+        """A heat map and a map of tags for every joint."""
         return 2 * self.joints
 
     def seen(self, target: Tensor, scale: Tensor, mirrored: Tensor) -> Tensor:
-        """In a mirror, left is right; what is enlarged has a larger area."""
+        """In a mirrored image left and right joints are swapped; enlarging increases areas."""
         swapped = torch.where(
             mirrored[:, None, None, None], target[:, :, list(self.mirrored)], target
         )
@@ -71,27 +74,42 @@ class KeyPoints(DenseTask):
         return torch.cat([swapped[..., :3], area], -1)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The squared error of places, and what tags lack: see `tag_loss`.
+        """The squared error of heat maps plus `tag_loss`.
 
-        Errors of places grow with the area of joints in their maps, and with their emphasis; tags
-        weigh more by as much, so that the balance of both is the published one.
+        The error of heat maps grows with the area of Gaussians and with `emphasis`; tags are
+        weighted by the same factor, which keeps the published balance of both.
+
+        Args:
+            output: Heat maps and tags, images x outputs x height x width.
+            target: Images x figures x joints x 4.
+
+        Returns:
+            A scalar.
         """
         heat, tags = torch.split(output, self.joints, 1)
         size = (output.shape[-2], output.shape[-1])
         pixels, there = joint_pixels(target, size)
-        truth = bells(pixels.transpose(1, 2), there.transpose(1, 2), self.sigma, size)
+        truth = gaussians(pixels.transpose(1, 2), there.transpose(1, 2), self.sigma, size)
         places = ((heat - truth).square() * (1 + self.emphasis * truth)).mean()
         area = (self.sigma / max(size) / _PUBLISHED_WIDTH) ** 2
         weight = _TAG_WEIGHT * area * (1 + self.emphasis)
         return places + weight * tag_loss(tags, pixels, there)
 
     def meter(self) -> Meter:
-        """No figures yet."""
+        """A new, empty meter."""
         return KeyPointsMeter(self)
 
 
 def joint_pixels(target: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """The pixel (down, right) of every joint, and whether it is known and inside."""
+    """The pixels of all joints.
+
+    Args:
+        target: Figures x joints x 4, as in `KeyPoints`.
+        size: Height and width of the image.
+
+    Returns:
+        Row and column of each joint, and whether it is known and inside the image.
+    """
     pixels = target[..., [1, 0]].floor().long()
     height, width = size
     down, right = pixels.unbind(-1)
@@ -100,9 +118,17 @@ def joint_pixels(target: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]
 
 
 def tag_loss(tags: Tensor, pixels: Tensor, there: Tensor) -> Tensor:
-    """Pull: the spread of tags within figures. Push: how alike mean tags of two figures are.
+    """Pull: the variance of tags within figures. Push: the similarity of mean tags of two figures.
 
-    Each is a mean over the figures, or pairs of figures, of an image, and then over images.
+    Both are averaged over the figures, or pairs of figures, of an image, and then over images.
+
+    Args:
+        tags: The tag maps, images x joints x height x width.
+        pixels: Row and column of each joint.
+        there: Which joints are known and inside the image.
+
+    Returns:
+        A scalar.
     """
     width = tags.shape[-1]
     place = torch.where(there, pixels[..., 0] * width + pixels[..., 1], 0)
@@ -119,7 +145,11 @@ def tag_loss(tags: Tensor, pixels: Tensor, there: Tensor) -> Tensor:
 
 
 class KeyPointsMeter:
-    """Average precision over thresholds of OKS from .50 to .95, at .50 and at .75; the loss."""
+    """AP over OKS thresholds from .50 to .95, AP50 and AP75, and the loss.
+
+    Args:
+        task: The task that is evaluated.
+    """
 
     def __init__(self, task: KeyPoints) -> None:
         self.task = task
@@ -127,7 +157,7 @@ class KeyPointsMeter:
         self.images, self.loss = 0, 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch in."""
+        """Adds a batch of maps (`output`) and figures (`target`)."""
         self.loss += self.task.loss(output, target).item() * len(target)
         self.images += len(target)
         sigmas = torch.tensor(self.task.sigmas, dtype=torch.float64)
@@ -138,13 +168,26 @@ class KeyPointsMeter:
             self.figures.add(scores, similarity, torch.zeros(len(scores)))
 
     def compute(self) -> dict[str, float]:
-        """Nothing, if there was no figure."""
+        """The metrics; empty if there were no figures."""
         scores = mean_average_precision([self.figures])
         return scores and {**scores, "loss": self.loss / self.images}
 
 
 def padded(figures: Tensor, most: int) -> Tensor:
-    """The figures of one image (by joints, by four numbers) as a target with room for `most`."""
+    """Pads the figures of one image to a fixed number.
+
+    Args:
+        figures: Figures x joints x 4.
+        most: The number of figures in the result.
+
+    Returns:
+        The target, with zeros for missing figures.
+
+    Raises:
+        UsageError: If there are more figures.
+    """
     if len(figures) > most:
-        raise UsageError(f"an image has {len(figures)} figures, and there is room for {most}")
+        raise UsageError(
+            f"an image has {len(figures)} figures, but at most {most} fit into a target"
+        )
     return F.pad(figures, (0, 0, 0, 0, 0, most - len(figures)))

@@ -1,4 +1,4 @@
-"""The class of every pixel: semantic segmentation, parts of bodies, and what stands out."""
+"""Semantic segmentation, also of body parts, and saliency detection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from consort.tasks.task import Meter
 
 
 class SegmentationMeter:
-    """Mean IoU, pixel accuracy and loss from a confusion matrix of all pixels."""
+    """Mean IoU, pixel accuracy and loss from a confusion matrix of all pixels.
+
+    Args:
+        classes: The number of classes.
+    """
 
     def __init__(self, classes: int) -> None:
         self.confusion = torch.zeros(classes, classes, dtype=torch.int64)
         self.loss = 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of logits and labels in."""
+        """Adds a batch of logits (`output`) and labels (`target`)."""
         classes = len(self.confusion)
         known, labels = target != IGNORED, target.long()
         cells = labels[known] * classes + output.argmax(1)[known]
@@ -30,7 +34,7 @@ class SegmentationMeter:
         self.loss += loss.item()
 
     def compute(self) -> dict[str, float]:
-        """Nothing, if no pixel was known."""
+        """The metrics; empty if no pixel was labelled."""
         total = int(self.confusion.sum())
         if not total:
             return {}
@@ -43,12 +47,16 @@ class SegmentationMeter:
 
 @dataclass(frozen=True)
 class Segmentation(DenseTask):
-    """Cross entropy over `classes` labels 0, 1, … of every pixel; reported by mean IoU.
+    """Semantic segmentation with cross entropy; reported by mean IoU.
 
-    For parts of bodies as well: there, images without any body are ignored as a whole.
+    It serves body parts as well; there, images without any body are ignored as a whole.
+
+    Raises:
+        ValueError: If there are too few or too many classes.
     """
 
     classes: int
+    """The number of classes; labels are 0, 1, …"""
     metric: str = "miou"
     higher_is_better: bool = True
 
@@ -62,17 +70,17 @@ class Segmentation(DenseTask):
         return self.classes
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross entropy of known pixels."""
+        """The mean cross entropy of the logits `output` over the labelled pixels of `target`."""
         losses = F.cross_entropy(output, target.long(), ignore_index=IGNORED, reduction="none")
         return mean_over(losses, target != IGNORED)
 
     def meter(self) -> Meter:
-        """An empty confusion matrix."""
+        """A new meter with an empty confusion matrix."""
         return SegmentationMeter(self.classes)
 
 
 class SaliencyMeter:
-    """The best F-measure over thresholds, the best mean IoU of images, and the loss."""
+    """The best F-measure over thresholds, the best mean IoU over thresholds, and the loss."""
 
     def __init__(self) -> None:
         self.counts = torch.zeros(3, len(F_THRESHOLDS), dtype=torch.int64)
@@ -80,7 +88,7 @@ class SaliencyMeter:
         self.images, self.pixels, self.loss = 0, 0, 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
-        """Takes one batch of logits and labels in."""
+        """Adds a batch of logits (`output`) and labels (`target`)."""
         known = target != IGNORED
         truth = (target == 1) & known
         chances = output.softmax(1)[:, 1]
@@ -90,7 +98,7 @@ class SaliencyMeter:
             either = (found | truth).flatten(1).sum(1)
             counts = hits.sum(), found.sum(), truth.sum()
             self.counts[:, place] += torch.stack(counts)
-            # An image in which nothing stands out, and nothing was found, is right.
+            # An image without salient pixels, in which none was predicted, has IoU 1.
             self.ious[place] += torch.where(either > 0, hits / either.clamp(min=1), 1.0).sum()
         self.images += len(target)
         self.pixels += int(known.sum())
@@ -98,7 +106,7 @@ class SaliencyMeter:
         self.loss += loss.item()
 
     def compute(self) -> dict[str, float]:
-        """Nothing, if no pixel was known."""
+        """The metrics; empty if no pixel was labelled."""
         if not self.pixels:
             return {}
         return {
@@ -110,7 +118,7 @@ class SaliencyMeter:
 
 @dataclass(frozen=True)
 class Saliency(DenseTask):
-    """Whether a pixel belongs to what stands out (1) or not (0); reported by maxF."""
+    """Saliency detection: salient (1) or not (0); reported by the maximal F-measure."""
 
     metric: str = "max_f"
     higher_is_better: bool = True
@@ -121,12 +129,12 @@ class Saliency(DenseTask):
         return 2
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Cross entropy in which each class weighs as much as there is of the other."""
+        """Cross entropy of `output` and `target`, each class weighted by the share of the other."""
         known = target != IGNORED
         share = mean_over((target == 1).to(output.dtype), known)
         losses = F.cross_entropy(output, target.long(), ignore_index=IGNORED, reduction="none")
         return mean_over(losses * torch.where(target == 1, 1 - share, share), known)
 
     def meter(self) -> Meter:
-        """Empty counts."""
+        """A new, empty meter."""
         return SaliencyMeter()

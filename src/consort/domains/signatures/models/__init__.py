@@ -1,1 +1,1 @@
-"""Encoders made for signatures."""
+"""Encoders for signatures."""

@@ -1,4 +1,4 @@
-"""HTCSigNet: a transformer and a convolutional network side by side (Zheng et al. 2025)."""
+"""HTCSigNet: a transformer and a convolutional branch in parallel (Zheng et al. 2025)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,23 @@ from consort.models.layers import convolution, dense, padded, shrunk, thinned
 from consort.models.vit import VisionTransformer
 
 PATCH = 16
+"""The side of the transformer's patches in pixels."""
 
 
 class HTCSigNet(nn.Module):
-    """HTCSigNet: ViT-B on refined images beside a convolutional branch with ScConv.
+    """HTCSigNet: ViT-B on refined images, parallel to a convolutional branch with ScConv.
 
-    `scale` thins every layer but the last, which has `features` outputs; `depth` counts the
-    transformer's blocks. `stride` is that of the branch's 5x5 convolution: with a smaller one,
-    smaller images do. Images are padded with zeros until they are cut into whole patches.
+    Images are padded with zeros to a whole number of patches.
+
+    Args:
+        shape: Channels, height and width of the images.
+        scale: The factor for the width of all layers but the last.
+        features: The width of the last layer.
+        depth: The number of transformer blocks.
+        stride: The stride of the branch's 5x5 convolution; small images need a smaller one.
+
+    Raises:
+        UsageError: If the images are too small for `stride`.
     """
 
     measure = staticmethod(image_shape)
@@ -52,7 +61,7 @@ class HTCSigNet(nn.Module):
         self.width = features
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         images = padded(images, PATCH)
         first = self.conv1(images)
         third = self.conv3(self.conv2(first))
@@ -63,7 +72,7 @@ class HTCSigNet(nn.Module):
 
 
 def _halving(inputs: int, outputs: int) -> nn.Sequential:
-    """Half the height and width without losing a pixel: four neighbours become four channels."""
+    """Halves height and width without losing pixels: four neighbours become four channels."""
     return nn.Sequential(
         nn.PixelUnshuffle(2),
         nn.Conv2d(4 * inputs, outputs, 1, bias=False),
@@ -91,7 +100,7 @@ def _branch(
 
 
 def _last_side(side: int, stride: int) -> int:
-    """The side of the branch's last maps, or an error if nothing would be left."""
+    """The side of the branch's last feature maps; an error if it would be empty."""
     halved = -(-side // PATCH) * PATCH // 2
     last = shrunk(shrunk(shrunk(shrunk(halved, 3, 2), 5, stride), 3, 2), 3, 2)
     if last < 1:

@@ -15,8 +15,11 @@ from consort.models.layers import dense, padded, thinned
 class OctConv(nn.Module):
     """A 3x3 octave convolution, with BatchNorm and ReLU after the sum of its paths.
 
-    `inputs` and `outputs` count channels: `high` ones and, if there are any, `low` ones, whose
-    maps have half the height and width.
+    Channels are of kind `high` or `low`; the feature maps of `low` ones have half the resolution.
+
+    Args:
+        inputs: The number of input channels of each kind.
+        outputs: The number of output channels of each kind.
     """
 
     def __init__(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
@@ -31,7 +34,7 @@ class OctConv(nn.Module):
         self.norms = nn.ModuleDict({end: nn.BatchNorm2d(count) for end, count in outputs.items()})
 
     def forward(self, maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The maps of each kind of output."""
+        """The output feature maps of each kind, given the input `maps` of each kind."""
         outputs = {}
         for end, norm in self.norms.items():
             first, *others = (self._along(start, end, part) for start, part in maps.items())
@@ -48,10 +51,14 @@ class OctConv(nn.Module):
 
 
 class OctConvNet(nn.Module):
-    """OctConvNet: three octave convolutions and two full layers, all with BatchNorm.
+    """OctConvNet: three octave convolutions and two fully connected layers, all with BatchNorm.
 
-    `scale` thins every layer but the last, which has `features` outputs. Images are padded with
-    zeros until both sides are multiples of eight, so that they can be halved three times.
+    Images are padded with zeros to multiples of eight, so that they can be halved three times.
+
+    Args:
+        shape: Channels, height and width of the images.
+        scale: The factor for the width of all layers but the last.
+        features: The width of the last layer.
     """
 
     measure = staticmethod(image_shape)
@@ -73,7 +80,7 @@ class OctConvNet(nn.Module):
         self.width = features
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         maps = self.first({"high": padded(images, 8)})
         maps = self.second(_pooled(maps))
         maps = self.third(_pooled(maps))

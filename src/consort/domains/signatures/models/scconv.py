@@ -1,4 +1,4 @@
-"""ScConv: spatial and channel reconstruction (Li et al. 2023), which thins out redundant maps."""
+"""ScConv: spatial and channel reconstruction (Li et al. 2023), which reduces redundancy."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import torch
 from torch import Tensor, nn
 
 GROUPS = 4
+"""The number of groups of the GroupNorm."""
 GATE = 0.5
+"""The threshold that separates informative from other values."""
 
 
 class SpatialReconstruction(nn.Module):
-    """SRU: splits maps by a gate on their normalised values and adds the halves crosswise."""
+    """SRU: separates feature maps by a gate on normalised values and adds the halves crosswise.
+
+    Args:
+        channels: The number of input and output channels.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.norm = nn.GroupNorm(GROUPS, channels)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Maps of the same shape."""
+        """Feature maps of the same shape as `maps`."""
         normed = self.norm(maps)
         weight = self.norm.weight
         importance = torch.sigmoid(normed * (weight / weight.sum()).view(-1, 1, 1))
@@ -28,7 +34,11 @@ class SpatialReconstruction(nn.Module):
 
 
 class ChannelReconstruction(nn.Module):
-    """CRU: a rich and a cheap half of the channels, fused by a softmax over their means."""
+    """CRU: an expensive and a cheap half of the channels, fused by a softmax over their means.
+
+    Args:
+        channels: The number of input and output channels, a multiple of four.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -40,7 +50,7 @@ class ChannelReconstruction(nn.Module):
         self.completing = nn.Conv2d(quarter, channels - quarter, 1, bias=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Maps of the same shape."""
+        """Feature maps of the same shape as `maps`."""
         rich, cheap = maps.chunk(2, 1)
         rich, cheap = self.squeeze_rich(rich), self.squeeze_cheap(cheap)
         both = torch.cat(
@@ -52,7 +62,11 @@ class ChannelReconstruction(nn.Module):
 
 
 class ScConv(nn.Sequential):
-    """Spatial, then channel reconstruction; the number of channels is a multiple of eight."""
+    """Spatial, then channel reconstruction.
+
+    Args:
+        channels: The number of input and output channels, a multiple of eight.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__(SpatialReconstruction(channels), ChannelReconstruction(channels))

@@ -1,4 +1,4 @@
-"""SigNet, the convolutional network for signatures of Hafemann et al. (2017), and a smaller one."""
+"""SigNet, the convolutional network for signatures of Hafemann et al. (2017), and SigNet-S."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from consort.models.layers import convolution, dense, shrunk, thinned
 
 
 class SigNet(nn.Module):
-    """SigNet: five convolutions and two full layers, all with BatchNorm; `scale` thins them.
+    """SigNet: five convolutions and two fully connected layers, all with BatchNorm.
 
-    `features` counts the outputs of the last layer, whatever the scale. `stride` is that of the
-    first convolution: with a smaller one, smaller images do.
+    Args:
+        shape: Channels, height and width of the images.
+        scale: The factor for the width of all layers but the last.
+        features: The width of the last layer.
+        stride: The stride of the first convolution; small images need a smaller one.
+        bias: Whether convolutions and layers have a bias beside BatchNorm's.
+
+    Raises:
+        UsageError: If the images are too small for `stride`.
     """
 
     measure = staticmethod(image_shape)
@@ -56,13 +63,13 @@ class SigNet(nn.Module):
         self.width = features
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         features: Tensor = self.layers(self.convolutions(images).flatten(1))
         return features
 
 
 class SigNetS(SigNet):
-    """SigNet-S: SigNet without its fourth convolution and its second full layer."""
+    """SigNet-S: SigNet without its fourth convolution and its second fully connected layer."""
 
     maps = (96, 256, 384, 256)
     hidden = ()

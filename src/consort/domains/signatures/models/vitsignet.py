@@ -1,4 +1,4 @@
-"""ViTSigNet: a vision transformer with two full layers on its thousand logits (FedMH, Table 7)."""
+"""ViTSigNet: a vision transformer and two fully connected layers on its logits (FedMH, Table 7)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from consort.models.vit import VisionTransformer
 
 
 class ViTSigNet(nn.Module):
-    """ViTSigNet: ViT-B with patches of 16x16 pixels, its logits, and two full layers.
+    """ViTSigNet: ViT-B with patches of 16x16 pixels, its logits, and two fully connected layers.
 
-    `scale` thins every layer but the last, which has `features` outputs; `depth` counts the
-    transformer's blocks.
+    Args:
+        shape: Channels, height and width of the images.
+        scale: The factor for the width of all layers but the last.
+        features: The width of the last layer.
+        depth: The number of transformer blocks.
     """
 
     measure = staticmethod(image_shape)
@@ -37,7 +40,7 @@ class ViTSigNet(nn.Module):
         self.width = features
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features of a batch."""
+        """The features of a batch of `images`."""
         features: Tensor = self.layers(self.logits(self.transformer(images)))
         return features
 

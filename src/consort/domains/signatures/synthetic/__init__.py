@@ -1,1 +1,1 @@
-"""Signatures and forgeries of users that do not exist."""
+"""Synthetic signatures and forgeries."""

@@ -1,4 +1,4 @@
-"""Signatures that nobody has: capitals, small letters and a flourish, from a user's own habits."""
+"""Random signatures: capitals, small letters and a flourish, in a random handwriting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from consort.domains.signatures.synthetic.strokes import Strokes
 
 
 def autograph(rng: np.random.Generator) -> Strokes:
-    """How one user signs."""
+    """Draws how one synthetic user signs.
+
+    Args:
+        rng: The source of randomness.
+
+    Returns:
+        The strokes of the signature.
+    """
     draft = _Draft(rng)
     draft.name(letters=int(rng.integers(3, 7)))
     if rng.random() < 0.65:
@@ -19,7 +26,7 @@ def autograph(rng: np.random.Generator) -> Strokes:
 
 
 class _Draft:
-    """Strokes written so far, and where they lead to: x to the right, y above the base line."""
+    """The strokes so far, and the position they lead to: x to the right, y above the base line."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -58,7 +65,7 @@ class _Draft:
             upwards = not upwards
 
     def letter(self) -> None:
-        """Up, down to the base line or below it, and often on to the next."""
+        """A stroke up, one down to the base line or below, and often one to the next letter."""
         rng = self.rng
         height = rng.uniform(1.8, 2.6) if rng.random() < 0.22 else rng.uniform(0.75, 1.15)
         curl = self.roundness * rng.uniform(0.5, 1.5) * (1 if rng.random() < 0.75 else -1)
@@ -71,7 +78,7 @@ class _Draft:
             self.stroke(rng.uniform(0.2, 0.7), angle, rng.uniform(0.2, 1.2))
 
     def finish(self) -> None:
-        """A line below, a flourish, or nothing."""
+        """An underline, a flourish, or nothing."""
         rng, kind = self.rng, self.rng.random()
         if kind < 0.3:
             width = max(self.x, 4.0)

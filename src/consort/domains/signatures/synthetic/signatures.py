@@ -1,4 +1,4 @@
-"""Signatures and forgeries of users that do not exist: the twin of CEDAR, BHSig260 and GPDS."""
+"""Synthetic signatures and forgeries: the counterpart of CEDAR, BHSig260 and GPDS."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Side = Annotated[int, Field(ge=16)]
 Image = NDArray[np.uint8]
 
 _SLIPS = 0.05
-"""How much the strokes of one user differ from time to time."""
+"""The variation of strokes between two signatures of one user."""
 _PIXELS_APART = 0.7
+"""The distance of points along a line, in pixels."""
 
 
 def synthetic_signatures(
@@ -32,7 +33,18 @@ def synthetic_signatures(
     forged: Annotated[int, Field(ge=0)] = 24,
     size: tuple[Side, Side] = (64, 96),
 ) -> Dataset:
-    """Pen strokes of invented users, and of forgers who imitate them slowly and shakily."""
+    """Pen strokes of synthetic users, and of forgers who imitate them slowly and with a tremor.
+
+    Args:
+        seed: The seed of all random choices.
+        users: The number of users.
+        genuine: The number of genuine signatures per user.
+        forged: The number of forgeries per user.
+        size: Height and width of the images in pixels.
+
+    Returns:
+        The data set with the tasks `identify` and `detect`.
+    """
     rng = np.random.default_rng(derive(seed, "synthetic_signatures"))
     truths = np.tile(np.arange(genuine + forged) < genuine, users)
     images = [image for _ in range(users) for image in _collected(rng, genuine, forged, size)]
@@ -53,16 +65,33 @@ def _collected(
 
 
 def signed(rng: np.random.Generator, strokes: Strokes, points: int) -> Line:
-    """The user's own line: fast and sure, with the pen landing and leaving in flight."""
+    """A genuine signature: fast and smooth, with gradual pen-down and pen-up.
+
+    Args:
+        rng: The source of randomness.
+        strokes: How the user signs.
+        points: The number of points of the line.
+
+    Returns:
+        The line of the pen.
+    """
     line = written(strokes.varied(rng, _SLIPS), points)
     touch = np.clip(2 * line.touch - 0.7, 0, 1)
     return _shaken(rng, replace(line, touch=touch), strokes, 0.012)
 
 
 def imitated(rng: np.random.Generator, strokes: Strokes, points: int) -> Line:
-    """A forger's line: nearly the same shape, but drawn at an even speed and with a tremor.
+    """A forgery: nearly the same shape, but at a more even speed and with a tremor.
 
-    Forgers differ in skill: the better, the more they have of the user's rhythm.
+    Forgers differ in skill: better ones reproduce more of the user's rhythm.
+
+    Args:
+        rng: The source of randomness.
+        strokes: How the user signs.
+        points: The number of points of the line.
+
+    Returns:
+        The line of the pen.
     """
     skill = rng.random()
     line = written(strokes.varied(rng, 1.2 * _SLIPS), points)
@@ -79,7 +108,7 @@ def _shaken(rng: np.random.Generator, line: Line, strokes: Strokes, tremor: floa
 
 
 def _filling(strokes: Strokes, size: tuple[int, int]) -> float:
-    """Pixels per letter height at which the signature, centred, just fits."""
+    """The scale, in pixels per letter height, at which the centred signature just fits."""
     line = written(strokes, 500)
     on_paper = line.touch > 0.5
     reach = [abs(v[on_paper] - v[on_paper].mean()).max() for v in (line.y, line.x)]
@@ -87,7 +116,7 @@ def _filling(strokes: Strokes, size: tuple[int, int]) -> float:
 
 
 def _placed(rng: np.random.Generator, line: Line, scale: float, size: tuple[int, int]) -> Line:
-    """In pixels, a little stretched, turned and slanted, with its centre of mass in the middle."""
+    """Converts to pixels, slightly scaled, rotated and slanted, with the centre of mass centred."""
     wide, high = np.exp(rng.normal(0, 0.035, 2)) * scale
     slant, turn = rng.normal(0, 0.04), rng.normal(0, 0.03)
     x, y = wide * (line.x + slant * line.y), -high * line.y
@@ -101,7 +130,16 @@ def _placed(rng: np.random.Generator, line: Line, scale: float, size: tuple[int,
 
 
 def inked(rng: np.random.Generator, line: Line, size: tuple[int, int]) -> Image:
-    """Bright ink on black: the faster the pen, the thinner and paler the line."""
+    """Renders a line as bright ink on black; a faster pen gives a thinner and paler line.
+
+    Args:
+        rng: The source of randomness.
+        line: The line in pixels.
+        size: Height and width of the image.
+
+    Returns:
+        The image.
+    """
     pen = max(size) * rng.uniform(0.0055, 0.0095)
     width = pen * np.clip(np.maximum(line.speed, 1e-6) ** -0.35, 0.55, 1.5)
     tone = rng.uniform(0.65, 1) * np.clip(1.1 - 0.18 * line.speed, 0.35, 1) * line.touch
@@ -111,7 +149,7 @@ def inked(rng: np.random.Generator, line: Line, size: tuple[int, int]) -> Image:
 
 
 def _stamped(x: Values, y: Values, radius: Values, tone: Values, size: tuple[int, int]) -> Image:
-    """A disc at every point; where discs overlap, the darkest ink counts."""
+    """Draws a disc at every point; where discs overlap, the strongest ink counts."""
     height, width = size
     reach = int(np.ceil(radius.max() + 0.5))
     around = np.arange(-reach, reach + 1)

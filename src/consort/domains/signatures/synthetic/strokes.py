@@ -11,30 +11,40 @@ from numpy.typing import NDArray
 Values = NDArray[np.floating[Any]]
 
 _INSTANTS = 400
+"""The number of time steps of a movement."""
 _DELAY = -1.9
-"""Logarithm of the seconds in which half of a stroke is done."""
+"""The logarithm of the seconds after which half of a stroke is done."""
 _TRAIL = 0.45
-"""Seconds after which the last stroke has ended."""
+"""The seconds from the start of the last stroke to the end of the movement."""
 
 
 @dataclass(frozen=True)
 class Strokes:
-    """One value per stroke, in the order of writing; lengths are in heights of a small letter."""
+    """One value per stroke, in the order of writing."""
 
     length: Values
+    """In multiples of the height of a small letter."""
     angle: Values
-    """Direction, anticlockwise from the right."""
+    """The direction in radians, anticlockwise from the right."""
     curl: Values
-    """How much the direction turns on the way."""
+    """The change of direction along the stroke, in radians."""
     gap: Values
-    """Seconds since the stroke before began."""
+    """The seconds since the start of the previous stroke."""
     spread: Values
-    """How drawn out the stroke is."""
+    """The lognormal's shape parameter: larger values stretch the stroke in time."""
     down: NDArray[np.bool_]
     """Whether the pen is on the paper."""
 
     def varied(self, rng: np.random.Generator, amount: float) -> Strokes:
-        """The same movement once more, as alike as a hand can do it."""
+        """The same movement with random variations.
+
+        Args:
+            rng: The source of randomness.
+            amount: The standard deviation of the variations.
+
+        Returns:
+            The varied strokes.
+        """
         slips = rng.normal(0, amount, (4, len(self.length)))
         return replace(
             self,
@@ -47,18 +57,26 @@ class Strokes:
 
 @dataclass(frozen=True)
 class Line:
-    """Points at equal distances along a movement, and what the pen does there."""
+    """Equidistant points along a movement, and the state of the pen there."""
 
     x: Values
     y: Values
     speed: Values
-    """As a multiple of the median."""
+    """The speed as a multiple of the median."""
     touch: Values
-    """From 0, above the paper, to 1, on it."""
+    """The contact with the paper, from 0 (pen up) to 1 (pen down)."""
 
 
 def written(strokes: Strokes, points: int) -> Line:
-    """The velocities of all strokes add up, so that each runs smoothly into the next."""
+    """Computes the line of a movement; the velocities of overlapping strokes are added.
+
+    Args:
+        strokes: The strokes of the movement.
+        points: The number of points of the line.
+
+    Returns:
+        The line.
+    """
     begin = np.cumsum(strokes.gap)[:, None]
     time = np.linspace(begin[0, 0], begin[-1, 0] + _TRAIL, _INSTANTS)
     step = time[1] - time[0]
@@ -79,7 +97,16 @@ def written(strokes: Strokes, points: int) -> Line:
 
 
 def unsteady(rng: np.random.Generator, points: int, period: float) -> Values:
-    """Smooth noise along a line: a cubic spline through a random height every `period` points."""
+    """Smooth random noise: a cubic B-spline with a random coefficient every `period` points.
+
+    Args:
+        rng: The source of randomness.
+        points: The number of values.
+        period: The number of values per coefficient.
+
+    Returns:
+        The noise.
+    """
     pieces = max(round(points / period), 1)
     heights = rng.normal(0, 1, pieces + 3)
     place = np.linspace(0, pieces, points, endpoint=False)

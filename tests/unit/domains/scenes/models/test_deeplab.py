@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from consort.domains.scenes.models.backbones import ResNetPyramid
-from consort.domains.scenes.models.deeplab import DeepLabV3, DeepLabV3Plus, HoledPyramid, PlainHead
+from consort.domains.scenes.models.deeplab import AtrousPyramid, DeepLabV3, DeepLabV3Plus, PlainHead
 from consort.domains.scenes.tasks.keypoints import KeyPoints
 from consort.domains.scenes.tasks.segmentation import Segmentation
 from consort.errors import UsageError
@@ -56,7 +56,7 @@ def test_deeplabv3_on_resnet_50_has_the_published_size():
 @pytest.mark.parametrize("apart", [False, True])
 def test_holes_see_pixels_at_their_rate_and_the_whole_is_seen_everywhere(apart):
     torch.manual_seed(0)
-    found = HoledPyramid(2, 4, [3], apart=apart).eval()
+    found = AtrousPyramid(2, 4, [3], apart=apart).eval()
     maps = torch.randn(1, 2, 9, 9, requires_grad=True)
     (grad,) = torch.autograd.grad(found.branches[1](maps)[0, :, 4, 4].sum(), maps)
     seen = {tuple(place) for place in grad[0].abs().sum(0).nonzero().tolist()}
@@ -75,10 +75,10 @@ def test_what_is_seen_through_holes_is_what_was_seen():
         images = torch.randn(2, 3, 64, 96, dtype=torch.float64)
         expected = plain(images)
         for stride in (16, 8):
-            holed = ResNetPyramid((3, 64, 96), layers=layers, stride=stride, **options)
-            holed.load_state_dict(plain.state_dict())
+            dilated = ResNetPyramid((3, 64, 96), layers=layers, stride=stride, **options)
+            dilated.load_state_dict(plain.state_dict())
             for number, (before, after) in enumerate(
-                zip(expected, holed.double().eval()(images), strict=True)
+                zip(expected, dilated.double().eval()(images), strict=True)
             ):
                 own = 4 * 2**number
                 step = max(1, own // stride)

@@ -90,9 +90,9 @@ def test_tasks_and_encoders_must_fit():
         (SMALL, (3, 66, 64), "multiples of 4"),
         (SMALL, (3, 8, 8), "too many stages"),
         (TINY_RESNET, (3, 8, 8), "larger than 8x8"),
-        (TINY_RESNET | {"depths": [1]}, (3, 64, 64), "every stage"),
+        (TINY_RESNET | {"depths": [1]}, (3, 64, 64), "one number per stage"),
         (TINY_RESNET | {"stem": 4}, (3, 64, 64), "'widths' must be 8 or more"),
-        (TINY_SWIN | {"heads": [1, 3]}, (3, 64, 64), "multiples of its 'heads'"),
+        (TINY_SWIN | {"heads": [1, 3]}, (3, 64, 64), "multiple of its number of 'heads'"),
         (TINY_RESNET | {"weights": "no such file"}, (3, 64, 64), "no such file"),
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consort.domains.scenes.tasks.heat import bells, bumps, marked, peaks
+from consort.domains.scenes.tasks.heat import gaussians, gaussians_around, marked, peaks
 
 HEIGHT, WIDTH = 9, 13
 
@@ -16,7 +16,7 @@ places = st.lists(
 
 def map_of(points, sigma=1.5):
     there = torch.ones(len(points), dtype=torch.bool)
-    return bumps(marked(torch.tensor(points), there, (HEIGHT, WIDTH)), sigma)
+    return gaussians_around(marked(torch.tensor(points), there, (HEIGHT, WIDTH)), sigma)
 
 
 @given(places, st.floats(0.6, 3.0))
@@ -28,8 +28,10 @@ def test_every_pixel_has_the_height_of_the_highest_bell(points, sigma):
     ]
     expected = torch.stack(every).amax(0)
     there = torch.ones(len(points), dtype=torch.bool)
-    torch.testing.assert_close(bells(torch.tensor(points), there, sigma, (HEIGHT, WIDTH)), expected)
-    # Those of `bumps` end at three sigmas.
+    torch.testing.assert_close(
+        gaussians(torch.tensor(points), there, sigma, (HEIGHT, WIDTH)), expected
+    )
+    # Those of `gaussians_around` end at three sigmas.
     torch.testing.assert_close(map_of(points, sigma), expected, atol=0.0112, rtol=0)
     near = expected > 0.3
     torch.testing.assert_close(map_of(points, sigma)[near], expected[near])
@@ -48,9 +50,9 @@ def test_what_is_not_there_is_not_marked():
     marks = marked(pixels, there, (4, 4))
     assert marks.nonzero().tolist() == [[0, 1, 2]]
     assert float(marks.sum()) == 1
-    tops = bells(pixels, there, 1.0, (4, 4)) == 1
+    tops = gaussians(pixels, there, 1.0, (4, 4)) == 1
     assert tops.nonzero().tolist() == [[0, 1, 2]]
-    assert float(bells(pixels, there, 1.0, (4, 4))[1].sum()) == 0
+    assert float(gaussians(pixels, there, 1.0, (4, 4))[1].sum()) == 0
 
 
 def test_peaks_are_the_highest_around_and_come_in_their_order():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consort.domains.scenes.tasks.figures import found_figures, nearest_pairs
-from consort.domains.scenes.tasks.heat import bells
+from consort.domains.scenes.tasks.heat import gaussians
 from consort.domains.scenes.tasks.keypoints import KeyPoints, joint_pixels, padded, tag_loss
 from consort.errors import UsageError
 from consort.tasks import Task
@@ -32,7 +32,7 @@ def some_target(seed=0, most=3):
 
 def perfect_output(target):
     pixels, there = joint_pixels(target, SIZE)
-    heat = bells(pixels.transpose(1, 2), there.transpose(1, 2), TASK.sigma, SIZE)
+    heat = gaussians(pixels.transpose(1, 2), there.transpose(1, 2), TASK.sigma, SIZE)
     tags = torch.where(torch.arange(SIZE[1]) < 20, -20.0, 20.0).expand_as(heat)
     return torch.cat([heat, tags], 1)
 
@@ -178,7 +178,7 @@ def test_in_a_mirror_left_is_right_and_areas_grow_with_the_square(scale, mirrore
 
 
 def test_more_figures_than_there_is_room_for_are_refused():
-    with pytest.raises(UsageError, match="an image has 3 figures, and there is room for 2"):
+    with pytest.raises(UsageError, match="an image has 3 figures, but at most 2 fit"):
         padded(torch.ones(3, 3, 4), 2)
     assert padded(torch.zeros(0, 3, 4), 2).shape == (2, 3, 4)
 
@@ -190,5 +190,5 @@ def test_impossible_mirrors_are_refused():
         ((0.1,), (1,)),
         ((), ()),
     ]:
-        with pytest.raises(ValueError, match="in a mirror"):
+        with pytest.raises(ValueError, match="does not pair up"):
             KeyPoints(sigmas, mirrored)

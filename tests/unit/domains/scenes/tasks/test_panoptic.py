@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from consort.domains.scenes.metrics.panoptic import NUMBERS, UNKNOWN
 from consort.domains.scenes.tasks.panoptic import Instances, Panoptic
-from consort.domains.scenes.tasks.things import learnt, middles
+from consort.domains.scenes.tasks.things import centre_targets, middles
 from consort.tasks import Task
 
 TASKS = {"panoptic": Panoptic(5, stuff=2, sigma=2.0), "instances": Instances(4, sigma=2.0)}
@@ -32,7 +32,7 @@ def some_target(name, count=2, size=(24, 32), seed=0):
 
 
 def perfect_output(task, codes):
-    heat, ways = learnt(codes, task.classes, task.sigma)
+    heat, ways = centre_targets(codes, task.classes, task.sigma)
     kind = torch.where(codes < UNKNOWN, codes // NUMBERS, 0).long()
     logits = 50 * F.one_hot(kind, task.classes).permute(0, 3, 1, 2).float()
     return torch.cat([logits, heat[:, None], ways], 1)

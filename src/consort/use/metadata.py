@@ -1,4 +1,4 @@
-"""What a model's file says about the model, so that it can be used without its run."""
+"""The metadata in a model file, with which it can be used without its run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from consort.errors import Refused
 
 FEATURES = "features"
 KEY = "consort"
-"""Where the facts are in a file's metadata."""
+"""The key under which they are stored in the file."""
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Where a model comes from, what goes in, what comes out."""
+class ModelMetadata:
+    """Where a model comes from, and its inputs and outputs."""
 
     client: str
     algorithm: str
@@ -26,14 +26,14 @@ class Facts:
     architecture: str
     data: str
     shape: tuple[int, ...]
-    """Of one input, which is ink from 0 (paper) to 1 where the inputs are signatures."""
+    """The shape of one input; for signatures, values go from 0 (paper) to 1 (ink)."""
     dtype: str
     tasks: tuple[str, ...]
-    """The outputs are the features and then one for each of these, in this order."""
+    """The outputs are the features, then one output for each of these tasks, in this order."""
     scan: Scan | None = None
-    """How a picture of a signature becomes an input."""
+    """How an image of a signature is converted to an input."""
     calibration: dict[str, dict[str, list[float]]] | None = None
-    """Scores of genuine and forged signatures that were kept for choices, by references."""
+    """Scores of genuine and forged validation signatures, by the number of references."""
     consort: str = __version__
 
     @property
@@ -42,16 +42,20 @@ class Facts:
         return FEATURES, *self.tasks
 
     def to_json(self) -> str:
-        """As text."""
+        """The metadata as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def of_json(cls, text: str) -> Facts:
-        """From text that `to_json` made."""
+    def of_json(cls, text: str) -> ModelMetadata:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            Refused: If the text is not valid.
+        """
         try:
             table: dict[str, Any] = json.loads(text)
             scan = table["scan"] and Scan.of(table["scan"])
             lists = {key: tuple(table[key]) for key in ("shape", "tasks")}
             return cls(**(table | lists | {"scan": scan}))
         except (ValueError, TypeError, KeyError) as error:
-            raise Refused("what it says about itself cannot be read") from error
+            raise Refused("its metadata cannot be read") from error

@@ -1,4 +1,4 @@
-"""Pictures of what an algorithm noted of every client in one run."""
+"""Heat maps of numbers that an algorithm recorded for every client in one run."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Rounds: TypeAlias = Mapping[int, Mapping[str, float]]
 _MANY_ROUNDS = 100
 _MANY_DIGITS = 12
 _MANY_NUMBERS = 6
-"""Beyond so many columns there is no room for a digit, or a number, in every cell."""
+"""With more columns, there is no room for a digit, or for a number, in every cell."""
 
 
 def choices(assignment: Assignment) -> Figure:
-    """The model of every client over the rounds; of many clients, how many have which model."""
+    """The model of every client over the rounds; for many clients, counts by model."""
     clients, models = assignment.clients, list(assignment.models)
     rounds = thinned(assignment.rounds)
     if len(clients) > MANY_CLIENTS:
@@ -82,7 +82,14 @@ def _shares(assignment: Assignment, rounds: Sequence[int]) -> Figure:
 def client_map(
     noted: Rounds, clients: Sequence[str], what: str, most: float | None = None
 ) -> Figure:
-    """A number of every client over the rounds; of many clients, how it spreads."""
+    """A number of every client over the rounds; for many clients, its distribution.
+
+    Args:
+        noted: The number by round and client.
+        clients: The clients, from top to bottom.
+        what: The name of the number.
+        most: The upper end of the colour scale; the largest number if not given.
+    """
     rounds = thinned(noted)
     if len(clients) > MANY_CLIENTS:
         return _spread(noted, rounds, what)
@@ -105,7 +112,15 @@ def _spread(noted: Rounds, rounds: Sequence[int], what: str) -> Figure:
 
 
 def part_map(noted: Notes, round_: int, clients: Sequence[str], what: str, x: str = "") -> Figure:
-    """A number of every client and part in a round; of many clients, how it spreads."""
+    """A number of every client and part in one round; for many clients, its distribution.
+
+    Args:
+        noted: The number by part, round and client.
+        round_: The round.
+        clients: The clients, from top to bottom.
+        what: The name of the number.
+        x: The title of the x axis.
+    """
     parts = sorted((part for part in noted if round_ in noted[part]), key=natural)
     if len(clients) > MANY_CLIENTS:
         boxes = box([list(noted[part][round_].values()) for part in parts])
@@ -120,7 +135,7 @@ def part_map(noted: Notes, round_: int, clients: Sequence[str], what: str, x: st
 
 
 def thinned(rounds: Iterable[int], most: int = _MANY_ROUNDS) -> list[int]:
-    """All rounds, or as many as a picture can show, from the first to the last."""
+    """All rounds, or evenly spaced ones if there are more than `most`."""
     every = sorted(rounds)
     if len(every) <= most:
         return every
@@ -129,7 +144,7 @@ def thinned(rounds: Iterable[int], most: int = _MANY_ROUNDS) -> list[int]:
 
 
 def cells(columns: Sequence[object], clients: Sequence[str]) -> Trace:
-    """A heat map without its numbers, a row for every client."""
+    """A heat map without its numbers, one row per client."""
     return {
         "type": "heatmap",
         "x": list(columns),
@@ -144,7 +159,13 @@ def _over_rounds(trace: Trace) -> Figure:
 
 
 def numbers_of(values: Sequence[Sequence[float]], hover: str, most: float | None = None) -> Trace:
-    """The numbers of a heat map, with colours from nothing to the greatest, or to the most."""
+    """The numbers of a heat map.
+
+    Args:
+        values: The numbers, row by row.
+        hover: The text that is shown with a number.
+        most: The upper end of the colour scale; the largest number if not given.
+    """
     known = [value for row in values for value in row if math.isfinite(value)]
     return {
         "z": values,

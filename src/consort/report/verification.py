@@ -1,4 +1,4 @@
-"""How well signatures are verified: a table, and the curves of both kinds of errors."""
+"""The verification of signatures: a table of error rates, and DET curves."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from statistics import NormalDist, fmean
 from consort.report.drawing import GREY, Trace, figure
 from consort.report.html import Cell, Columns, Figure, Html, grid, join, label, plot, table
 from consort.report.numbers import score, summary, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.statistics import summarise
 from consort.results.values import UNSEEN
 
 TASK, CURVE = "verify", "wd_det"
 
 _SHOWN = ("wd_eer", "wd_far", "wd_frr", "wd_auc", "wd_eer_global", "wd_tar_at_1pct")
-_OF_STRANGERS = ("wd_eer", "wd_auc")
+_FOR_UNSEEN = ("wd_eer", "wd_auc")
 _TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99)
 _LEAST = 0.0008
-"""What lies below this has its place at the edge of the picture."""
+"""Smaller rates are drawn at the edge of the plot."""
 _NOTE = (
-    "Means over clients and seeds, in the last round; lower is better. "
-    "The equal error rate is where a line meets the dotted one. 0.1 % stands for anything less."
+    "Means over clients and seeds in the last round; lower is better. The equal error rate is "
+    "where a curve crosses the dotted line. Rates below 0.1 % are drawn at 0.1 %."
 )
 
 
-def verification(study: Study) -> Html:
-    """The numbers of every algorithm, and a picture for every split with curves."""
-    if TASK not in study.tasks:
+def verification(run_set: RunSet) -> Html:
+    """The section: a table of all algorithms, and a plot for every split with curves."""
+    if TASK not in run_set.tasks:
         return join([])
-    unseen = sorted({s.split for run in study.runs for s in run.series if _is_unseen(s.split)})
+    unseen = sorted({s.split for run in run_set.runs for s in run.series if _is_unseen(s.split)})
     pictures = [
-        plot(f"Errors at every threshold (DET): {_who(split)}", det_curves(study, split), _NOTE)
+        plot(f"DET curves: {_who(split)}", det_curves(run_set, split), _NOTE)
         for split in ("test", *unseen)
-        if any(run.graph(TASK, CURVE, split) for run in study.runs)
+        if any(run.graph(TASK, CURVE, split) for run in run_set.runs)
     ]
-    return join([_table(study, unseen), grid(*pictures) if pictures else None])
+    return join([_table(run_set, unseen), grid(*pictures) if pictures else None])
 
 
 def _is_unseen(split: str) -> bool:
@@ -50,35 +50,35 @@ def _who(split: str) -> str:
     return f"unseen users ({words(split.removeprefix(UNSEEN))})"
 
 
-def _table(study: Study, unseen: Sequence[str]) -> Html:
-    names = [*_SHOWN, *(f"{split}_{metric}" for split in unseen for metric in _OF_STRANGERS)]
+def _table(run_set: RunSet, unseen: Sequence[str]) -> Html:
+    names = [*_SHOWN, *(f"{split}_{metric}" for split in unseen for metric in _FOR_UNSEEN)]
     columns: Columns[str] = {
         "Algorithm": str,
-        **{_head(name): partial(_value, study, name) for name in names},
+        **{_head(name): partial(_value, run_set, name) for name in names},
     }
-    rounds = max(run.average_rounds for run in study.runs)
+    rounds = max(run.average_rounds for run in run_set.runs)
     when = "in the last round" if rounds == 1 else f"in the last {rounds} rounds"
-    note = f"Means over clients, own users {when}, unseen ones in the last; thresholds by user."
-    return table(study.groups, columns, note)
+    note = f"Means over clients: own users {when}, unseen users in the last; thresholds per user."
+    return table(run_set.groups, columns, note)
 
 
 def _head(name: str) -> str:
     return words(name.replace("wd_", "")).replace("global", "one threshold")
 
 
-def _value(study: Study, name: str, algorithm: str) -> Cell:
-    runs = [run for run in study.groups[algorithm] if name in run.metric_names()]
+def _value(run_set: RunSet, name: str, algorithm: str) -> Cell:
+    runs = [run for run in run_set.groups[algorithm] if name in run.metric_names()]
     return summary(summarise([run.value(name) for run in runs])) if runs else score(math.nan)
 
 
-def det_curves(study: Study, split: str) -> Figure:
-    """Of every algorithm, how many genuine signatures it costs to accept so few forgeries."""
+def det_curves(run_set: RunSet, split: str) -> Figure:
+    """DET curves: the false rejection rate at each false acceptance rate, for every algorithm."""
     traces = [_diagonal()]
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         curves = [c for run in runs for c in run.graph(TASK, CURVE, split).values() if c]
         if curves:
             points = {float(far): fmean(c[far] for c in curves) for far in curves[0]}
-            traces.append(_line(algorithm, study.colours[algorithm], points))
+            traces.append(_line(algorithm, run_set.colours[algorithm], points))
     ticks = {
         "tickvals": [_deviate(rate) for rate in _TICKS],
         "ticktext": [f"{100 * rate:g} %" for rate in _TICKS],
@@ -117,5 +117,5 @@ def _diagonal() -> Trace:
 
 
 def _deviate(rate: float) -> float:
-    """Where a rate stands on axes on which normal scores give straight lines."""
+    """The position of a rate on a normal deviate axis."""
     return NormalDist().inv_cdf(min(max(rate, _LEAST), 0.999))

@@ -1,4 +1,4 @@
-"""The figures of an audit that papers print, so that several runs can stand side by side."""
+"""The metrics of an audit that papers report, to compare several runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterator
 from statistics import fmean
 
-from consort.attacks.audit import Audit, Finding
+from consort.attacks.audit import Audit, ClientFinding
 from consort.attacks.membership import Membership
 from consort.attacks.recovery import Recovery
 
 
-def figures(audit: Audit) -> dict[str, float]:
-    """Each the mean over the clients attacked; what could not be tried or told is left out."""
+def audit_metrics(audit: Audit) -> dict[str, float]:
+    """The metrics of an audit, each the mean over the attacked clients.
+
+    Attacks that could not be tried, or were inconclusive, are left out.
+    """
     found: dict[str, list[float]] = {}
     for finding in audit.findings:
         for name, value in _of(finding):
@@ -21,12 +24,12 @@ def figures(audit: Audit) -> dict[str, float]:
     return {name: fmean(values) for name, values in found.items()}
 
 
-def _of(finding: Finding) -> Iterator[tuple[str, float]]:
+def _of(finding: ClientFinding) -> Iterator[tuple[str, float]]:
     for name in ("imprint", "rescaled", "inversion"):
         yield from _recovered(name, getattr(finding, name))
     if not isinstance(finding.membership, str):
         for way, told in finding.membership.items():
-            if isinstance(told, Membership) and told.tells:
+            if isinstance(told, Membership) and told.is_conclusive:
                 yield f"membership_accuracy ({way})", (1 + told.advantage) / 2
                 yield f"membership_auc ({way})", told.auc
     if not isinstance(finding.information, str):
@@ -38,11 +41,11 @@ def _recovered(name: str, found: Recovery | str | None) -> Iterator[tuple[str, f
     if isinstance(found, Recovery):
         for score in ("mse", "psnr", "ssim", "lpips"):
             yield f"{name}_{score}", fmean(getattr(one, score) for one in found.scores)
-        yield f"{name}_recognised", found.recognised / found.sought
+        yield f"{name}_recognised", found.recognised / found.total
 
 
-def published(audit: Audit) -> dict[str, float]:
-    """What the run's recipe says that a paper found for its algorithm, by the same names."""
+def published_metrics(audit: Audit) -> dict[str, float]:
+    """The published numbers for the run's algorithm in its recipe, under the same names."""
     tables = audit.about["recipe"].get("published") or []
     name = audit.about["algorithm"]
     return {table["metric"]: table["values"][name] for table in tables if name in table["values"]}

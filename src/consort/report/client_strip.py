@@ -1,4 +1,4 @@
-"""All clients side by side under every algorithm, and who comes off worst."""
+"""A strip plot of all clients under every algorithm, with the worst client marked."""
 
 from __future__ import annotations
 
@@ -10,38 +10,42 @@ from statistics import fmean
 from consort.report.drawing import Trace, box, faint, figure
 from consort.report.html import Figure, label
 from consort.report.numbers import natural, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.result import Result
 
 _MANY_DOTS = 200
 _WIDTH = 0.6
 
 
-def client_strip(study: Study, task: str) -> Figure:
-    """One column per algorithm with a dot per client; of many clients a box. The worst is named."""
-    higher_is_better = study.tasks[task]["higher_is_better"]
+def client_strip(run_set: RunSet, task: str) -> Figure:
+    """One column per algorithm with a dot per client, or a box if there are many clients."""
+    higher_is_better = run_set.tasks[task]["higher_is_better"]
     traces: list[Trace] = []
-    for place, (algorithm, runs) in enumerate(study.groups.items()):
+    for place, (algorithm, runs) in enumerate(run_set.groups.items()):
         values = client_means(runs, task)
-        traces += _column(place, algorithm, values, study.colours[algorithm])
-        traces += _worst(place, values, higher_is_better, study.colours[algorithm])
-    names = {"tickvals": list(range(len(study.groups))), "ticktext": list(map(label, study.groups))}
-    ground = {"showgrid": False, "zeroline": False, "range": [-0.5, len(study.groups) - 0.5]}
-    title = f"{words(study.tasks[task]['metric'])} in the last round"
+        traces += _column(place, algorithm, values, run_set.colours[algorithm])
+        traces += _worst(place, values, higher_is_better, run_set.colours[algorithm])
+    names = {
+        "tickvals": list(range(len(run_set.groups))),
+        "ticktext": list(map(label, run_set.groups)),
+    }
+    ground = {"showgrid": False, "zeroline": False, "range": [-0.5, len(run_set.groups) - 0.5]}
+    title = f"{words(run_set.tasks[task]['metric'])} in the last round"
     return figure(traces, "", title, 380, xaxis=names | ground, showlegend=False)
 
 
-def strip_meaning(study: Study) -> str:
-    """How to read the picture."""
-    over_seeds = any(len(runs) > 1 for runs in study.groups.values())
-    values = "the mean over seeds of a client" if over_seeds else "a client"
-    if len(study.first.clients) > _MANY_DOTS:
-        return f"From the lowest to the highest value of {values}; the ring marks the worst client."
-    return f"A dot is {values}, at the same place in all columns; the ring marks the worst client."
+def strip_meaning(run_set: RunSet) -> str:
+    """A note that explains the plot."""
+    over_seeds = any(len(runs) > 1 for runs in run_set.groups.values())
+    seeds = " (mean over seeds)" if over_seeds else ""
+    ring = "the ring marks the worst client."
+    if len(run_set.first.clients) > _MANY_DOTS:
+        return f"The box shows the distribution over clients{seeds}; {ring}"
+    return f"Each dot is a client{seeds}, in the same order in all columns; {ring}"
 
 
 def client_means(runs: Sequence[Result], task: str) -> dict[str, float]:
-    """Every client's test value of the reported model in the last round, the mean over seeds."""
+    """The test value of every client's reported model in the last round, the mean over seeds."""
     values: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if task in run.tasks:

@@ -1,11 +1,11 @@
-"""Pictures and tables of who holds what."""
+"""Plots and tables of the clients' data."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.report.sample import TASKS, description
 
-from consort.report.holdings import label_map, pictures, size, sizes, tables, task_matrix
+from consort.report.data_overview import label_map, pictures, size, sizes, tables, task_matrix
 
 SHAPE = {"shape": TASKS["shape"]}
 

@@ -1,53 +1,55 @@
-"""Sections about what algorithms noted; any algorithm has them that notes the numbers."""
+"""Sections about numbers that algorithms record with `note`, for any algorithm that does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from consort.report.assignment import CHOSEN, MODEL_WEIGHT, Assignment
-from consort.report.attention import ATTENTION, TAKEN_OF_OTHERS, attention_pictures
+from consort.report.attention import ATTENTION, WEIGHT_OF_OTHERS, attention_pictures
 from consort.report.curves import over_seeds
 from consort.report.drawing import DASHES, Style, Trace, band, colour, line, over_rounds
 from consort.report.heads import TAKEN, WEIGHT, WEIGHT_NOTE, WEIGHT_TITLE, head_pictures
+from consort.report.heatmaps import choices, client_map, part_map
 from consort.report.html import Figure, Html, details, grid, join, plot
-from consort.report.maps import choices, client_map, part_map
 from consort.report.numbers import natural, words
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.results.measurements import Notes
 from consort.results.result import Point, Result
 from consort.results.values import middle
 
 _WEIGHTS = {
-    "client_weight": "How much every client counted in a round.",
-    MODEL_WEIGHT: "How much every model counted for a client.",
+    "client_weight": "The weight of every client in a round.",
+    MODEL_WEIGHT: "The weight of every model for a client.",
 }
 
 
-def model_use(study: Study) -> Html:
-    """Who uses which of several models, for every run that noted it."""
-    return _by_run(study, _use_of_models)
+def model_use(run_set: RunSet) -> Html:
+    """Which client uses which of several models, for every run that recorded it."""
+    return _by_run(run_set, _use_of_models)
 
 
 def _use_of_models(run: Result) -> tuple[str, list[Html]]:
     assignment = Assignment.of(run)
     if assignment is None:
         return "", []
-    pictures = [plot("The model of every client", choices(assignment))]
+    pictures = [plot("Model of every client", choices(assignment))]
     for name, meaning in _WEIGHTS.items():
         pictures += _maps(run, name, assignment.clients, meaning)
     return str(assignment), pictures
 
 
-def taken_from_others(study: Study) -> Html:
-    """Who attends to whom and how much clients take from others, for every run that noted it."""
-    return _by_run(study, attention_pictures)
+def attention_between_clients(run_set: RunSet) -> Html:
+    """Attention between clients and learnt weights, for every run that recorded them."""
+    return _by_run(run_set, attention_pictures)
 
 
-def other_notes(study: Study) -> Html:
-    """Curves of what was noted once a round, and maps of what was noted per client."""
-    names = sorted({name for run in study.runs for name in run.noted})
-    drawn = ((name, noted_curves(study, name)) for name in names if name not in (TAKEN, ATTENTION))
-    several = any(len(runs) > 1 for runs in study.groups.values())
+def other_notes(run_set: RunSet) -> Html:
+    """Curves of numbers recorded once per round, and heat maps of numbers per client."""
+    names = sorted({name for run in run_set.runs for name in run.noted})
+    drawn = (
+        (name, noted_curves(run_set, name)) for name in names if name not in (TAKEN, ATTENTION)
+    )
+    several = any(len(runs) > 1 for runs in run_set.groups.values())
     note = "Lines are means over seeds; the area is one standard deviation." if several else ""
     pictures = [
         plot(WEIGHT_TITLE, figure, f"{WEIGHT_NOTE} {note}")
@@ -56,14 +58,14 @@ def other_notes(study: Study) -> Html:
         for name, figure in drawn
         if figure["data"]
     ]
-    return join([grid(*pictures) if pictures else None, _by_run(study, _other_maps)])
+    return join([grid(*pictures) if pictures else None, _by_run(run_set, _other_maps)])
 
 
 def _other_maps(run: Result) -> tuple[str, list[Html]]:
     elsewhere = [
         WEIGHT,
         TAKEN,
-        TAKEN_OF_OTHERS,
+        WEIGHT_OF_OTHERS,
         *((CHOSEN, *_WEIGHTS) if Assignment.of(run) else ()),
     ]
     maps = {name: _maps(run, name) for name in run.noted if name not in elsewhere}
@@ -73,11 +75,11 @@ def _other_maps(run: Result) -> tuple[str, list[Html]]:
     return title, heads + [picture for pictures in maps.values() for picture in pictures]
 
 
-def _by_run(study: Study, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
-    """The pictures of every run; of several seeds only the first is unfolded."""
+def _by_run(run_set: RunSet, describe: Callable[[Result], tuple[str, list[Html]]]) -> Html:
+    """The plots of every run; of several seeds only the first is unfolded."""
 
     def parts() -> Iterator[Html]:
-        for algorithm, runs in study.groups.items():
+        for algorithm, runs in run_set.groups.items():
             for place, run in enumerate(runs):
                 text, pictures = describe(run)
                 if pictures:
@@ -103,7 +105,7 @@ def _maps(run: Result, name: str, order: Sequence[str] = (), note: str = "") -> 
 
 
 def _of_clients(notes: Notes) -> Notes:
-    """Without the numbers that belong to nobody."""
+    """Only the numbers that belong to a client."""
     kept: Notes = {}
     for part, round_, client in _places(notes):
         if client:
@@ -116,16 +118,16 @@ def _places(notes: Notes) -> Iterable[tuple[str, int, str]]:
     return ((p, r, c) for p, rounds in notes.items() for r, cs in rounds.items() for c in cs)
 
 
-def noted_curves(study: Study, name: str) -> Figure:
-    """A number that was noted once a round: every algorithm, every part."""
+def noted_curves(run_set: RunSet, name: str) -> Figure:
+    """A number recorded once per round, for every algorithm and part."""
     traces: list[Trace] = []
-    for algorithm, runs in study.groups.items():
+    for algorithm, runs in run_set.groups.items():
         parts = sorted({part for run in runs for part in run.notes(name)}, key=natural)
         for place, part in enumerate(parts):
             every = [points for run in runs if (points := _points(run, name, part))]
             if every:
-                style = _style(study, algorithm, part, place)
-                spread = len(every) > 1 or (name == WEIGHT and study.one_run)
+                style = _style(run_set, algorithm, part, place)
+                spread = len(every) > 1 or (name == WEIGHT and run_set.one_run)
                 traces += _curve(over_seeds(every), style, with_band=spread)
     return over_rounds(traces, words(name))
 
@@ -142,12 +144,12 @@ def _curve(points: Sequence[Point], style: Style, with_band: bool) -> list[Trace
     return [*(band(points, style) if with_band else ()), line(points, style, ".4~g")]
 
 
-def _style(study: Study, algorithm: str, part: str, place: int) -> Style:
-    """Colours tell algorithms apart; if there is only one, its parts."""
-    if study.one_algorithm:
+def _style(run_set: RunSet, algorithm: str, part: str, place: int) -> Style:
+    """Colours distinguish algorithms or, if there is only one, its parts."""
+    if run_set.one_algorithm:
         return Style(part or algorithm, colour(place))
     name = f"{algorithm}, {part}" if part else algorithm
-    return Style(name, study.colours[algorithm], DASHES[place % len(DASHES)])
+    return Style(name, run_set.colours[algorithm], DASHES[place % len(DASHES)])
 
 
 def _title(name: str) -> str:

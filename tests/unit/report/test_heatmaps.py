@@ -1,4 +1,4 @@
-"""Pictures of what was noted per client."""
+"""Heat maps of numbers recorded per client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from consort.report.assignment import Assignment
 from consort.report.drawing import colour
-from consort.report.maps import choices, client_map, part_map, thinned
+from consort.report.heatmaps import choices, client_map, part_map, thinned
 
 CROWD = [f"c{number}" for number in range(61)]
 

@@ -6,14 +6,14 @@ from statistics import NormalDist
 
 import pytest
 from tests.unit.report.sample import TASKS, load_run
-from tests.unit.report.test_noted import figures, titles
+from tests.unit.report.test_algorithm_notes import figures, titles
 from tests.unit.report.test_tables import heads, rows
 
 from consort.core.row import Row
 from consort.domains.signatures import verification as measured
-from consort.report.study import Study
+from consort.report.run_set import RunSet
 from consort.report.tables import client_table
-from consort.report.verified import CURVE, TASK, det_curves, verification
+from consort.report.verification import CURVE, TASK, det_curves, verification
 
 VERIFY = {"verify": {"metric": "wd_eer", "higher_is_better": False}}
 
@@ -40,7 +40,7 @@ def study_of(folder, **rates):
         ]
         about = {"tasks": TASKS | VERIFY}
         runs.append(load_run(folder / name, algorithm=name, about=about, clients=2, notes=notes))
-    return Study.of(runs)
+    return RunSet.of(runs)
 
 
 def test_the_names_are_those_that_are_measured():
@@ -48,7 +48,7 @@ def test_the_names_are_those_that_are_measured():
 
 
 def test_nothing_is_shown_where_nothing_was_verified(tmp_path):
-    assert verification(Study.of([load_run(tmp_path)])) == ""
+    assert verification(RunSet.of([load_run(tmp_path)])) == ""
 
 
 def test_the_table_has_own_and_unseen_users(tmp_path):
@@ -70,8 +70,8 @@ def test_clients_have_a_line_for_what_nobody_learns(tmp_path):
 def test_there_is_a_curve_for_every_split(tmp_path):
     html = verification(study_of(tmp_path, fedmh=0.2))
     assert titles(html) == [
-        "Errors at every threshold (DET): the clients&#x27; own users",
-        "Errors at every threshold (DET): unseen users (bengali)",
+        "DET curves: the clients&#x27; own users",
+        "DET curves: unseen users (bengali)",
     ]
     assert all(figure["data"] for figure in figures(html))
 

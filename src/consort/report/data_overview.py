@@ -1,4 +1,4 @@
-"""Who holds what: pictures and tables of a federation, from its description alone."""
+"""The data of a federation: plots and tables, from its description alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ _BANDS = 25
 
 
 def size(client: Client) -> int:
-    """All examples of a client."""
+    """The number of examples of a client, in all splits."""
     return sum(int(client[split]) for split in SPLITS)
 
 
 def pictures(clients: Clients, tasks: Mapping[str, Any]) -> Html:
-    """Labels and sizes, and tasks where there are several."""
+    """Plots of labels and sizes, and of tasks if there are several.
+
+    Args:
+        clients: The descriptions of the clients, as in `run.json`.
+        tasks: The tasks.
+    """
     return grid(
         plot("Labels", label_map(clients), _map_note(clients)) if _classes(clients) else None,
         plot("Examples", sizes(clients)),
@@ -39,14 +44,14 @@ def _draws_tasks(clients: Clients, tasks: Mapping[str, Any]) -> bool:
 
 
 def _map_note(clients: Clients) -> str:
-    note = "Colour is the share of a class among the examples of a client."
+    note = "The colour shows the share of a class among the examples of a client."
     if len(clients) <= MANY_CLIENTS:
         return note
-    return f"{note} {len(clients):,} clients in {_BANDS} rows, sorted by their largest class."
+    return f"{note} {len(clients):,} clients are grouped into {_BANDS} rows by their largest class."
 
 
 def label_map(clients: Clients) -> Figure:
-    """Clients by classes; many clients are put together with their like."""
+    """A heat map of clients and classes; many clients are grouped by their largest class."""
     classes = _classes(clients)
     rows = _rows(clients, classes)
     totals = [sum(labels.values()) or 1 for labels in rows.values()]
@@ -86,7 +91,7 @@ def _rows(clients: Clients, classes: Sequence[str]) -> dict[str, Labels]:
 
 
 def _main_class(labels: Labels, order: Mapping[str, int]) -> tuple[int, float]:
-    """Clients with the same largest class stand together, the purest first."""
+    """A sort key: clients with the same largest class together, the largest share first."""
     if not labels:
         return len(order), 0.0
     main = max(labels, key=lambda name: (labels[name], -order[name]))
@@ -101,7 +106,7 @@ def _together(held: Iterable[Labels]) -> Labels:
 
 
 def sizes(clients: Clients) -> Figure:
-    """Examples of every client by split; of many clients, how many have which size."""
+    """The number of examples of every client by split; for many clients, a histogram."""
     if len(clients) > MANY_CLIENTS:
         bars = {"type": "histogram", "x": [size(client) for client in clients.values()]}
         look = {"marker": {"color": colour(0)}, "hovertemplate": "%{x} examples: %{y} clients"}
@@ -125,7 +130,7 @@ def sizes(clients: Clients) -> Figure:
 
 
 def task_matrix(clients: Clients, tasks: Mapping[str, Any]) -> Figure:
-    """Which client learns which task."""
+    """A matrix of the tasks that each client learns."""
     names = sorted(clients, key=natural)
     learns = [[int(task in clients[name]["tasks"]) for task in tasks] for name in names]
     trace: Trace = {
@@ -145,7 +150,12 @@ def task_matrix(clients: Clients, tasks: Mapping[str, Any]) -> Figure:
 
 
 def tables(clients: Clients, tasks: Mapping[str, Mapping[str, Any]]) -> Html:
-    """Tasks, models and groups: how many clients have them, and how many examples these hold."""
+    """Tables of tasks, models and groups, with the numbers of their clients and examples.
+
+    Args:
+        clients: The descriptions of the clients, as in `run.json`.
+        tasks: The tasks.
+    """
     held = {name: [c for c in clients.values() if name in c["tasks"]] for name in tasks}
     return tag(
         "div",

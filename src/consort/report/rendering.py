@@ -1,4 +1,4 @@
-"""How answers of dense tasks look: what a model puts out, and the truth, as colours of pixels."""
+"""Draws the predictions and the ground truth of dense tasks as images."""
 
 from __future__ import annotations
 
@@ -23,51 +23,63 @@ from consort.domains.scenes.tasks.panoptic import Instances, Panoptic
 from consort.domains.scenes.tasks.segmentation import Saliency, Segmentation
 
 UNKNOWN = torch.tensor([0.80, 0.72, 0.88])
-"""The colour of pixels that nobody knows the answer for."""
+"""The colour of pixels without ground truth."""
 
 _GOLDEN = 0.618034
-"""Of a turn: hues this far apart stay apart, however many there are."""
+"""The golden ratio of a full turn: hues at this distance stay distinct, however many there are."""
 _TONES = ((0.60, 0.95), (0.80, 0.70), (0.35, 0.85), (0.90, 0.95), (0.55, 0.60))
-"""Saturation and brightness."""
+"""Pairs of saturation and brightness."""
 _RAMP = torch.tensor([[253, 231, 55], [53, 183, 121], [49, 104, 142], [68, 1, 84]]) / 255
-"""From near to far."""
+"""Colours from near to far."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What makes pictures of one kind of task; the first dimension is always that of images."""
+class TaskRenderer:
+    """Draws one kind of task; the first dimension of all tensors is the batch."""
 
-    answers: Callable[[Tensor, Any], Tensor]
-    """Turns outputs of a model for a task into what targets are."""
+    decode: Callable[[Tensor, Any], Tensor]
+    """Converts the outputs of a model into the form of targets."""
     known: Callable[[Tensor], Tensor]
-    """Which pixels (or joints) of targets have an answer."""
+    """Which pixels (or key points) of targets are labelled."""
     paint: Callable[[Tensor, Tensor], Tensor]
-    """Colours from 0 to 1, channels first, of answers; the truth tells which range they have."""
+    """Colours from 0 to 1, channels first, of values in the form of targets; the second argument is
+    the ground truth, which determines the range."""
 
     def truth(self, target: Tensor, size: Sequence[int]) -> Tensor:  # noqa: ARG002
-        """The picture of the truth, with a colour of its own where it is not known."""
+        """Draws the ground truth, with a colour of its own where it is unknown.
+
+        Args:
+            target: The ground truth.
+            size: Height and width of the images.
+        """
         pixels = self.paint(target, target)
         return torch.where(self.known(target)[:, None], pixels, UNKNOWN[:, None, None])
 
-    def answer(self, output: Tensor, target: Tensor, task: Any) -> Tensor:
-        """The picture of what a model put out for a task."""
-        return self.paint(self.answers(output, task), target)
+    def prediction(self, output: Tensor, target: Tensor, task: Any) -> Tensor:
+        """Draws the prediction of a model.
+
+        Args:
+            output: The output of the model.
+            target: The ground truth.
+            task: The task.
+        """
+        return self.paint(self.decode(output, task), target)
 
 
-class PointsLook(Look):
-    """For targets that are places: dots on a dark ground, a colour for every joint."""
+class KeyPointRenderer(TaskRenderer):
+    """Draws key points as dots on a dark background, each kind in its own colour."""
 
     def truth(self, target: Tensor, size: Sequence[int]) -> Tensor:
-        """The joints that are known."""
+        """Draws the labelled key points."""
         return _dots(target, size)
 
-    def answer(self, output: Tensor, target: Tensor, task: Any) -> Tensor:  # noqa: ARG002
-        """The joints of all figures that were found."""
-        return _dots(self.answers(output, task), output.shape[-2:])
+    def prediction(self, output: Tensor, target: Tensor, task: Any) -> Tensor:  # noqa: ARG002
+        """Draws the key points of all figures that were found."""
+        return _dots(self.decode(output, task), output.shape[-2:])
 
 
 def class_colour(number: int) -> tuple[float, float, float]:
-    """The colour of a class, the same in all pictures; class 0 is dark."""
+    """The colour of a class, the same in all images; class 0 is dark."""
     if number == 0:
         return 0.16, 0.18, 0.23
     return colorsys.hsv_to_rgb(number * _GOLDEN % 1, *_TONES[number % len(_TONES)])
@@ -101,7 +113,7 @@ def _distances(values: Tensor, truth: Tensor) -> Tensor:
 
 
 def _things(values: Tensor, _: Tensor) -> Tensor:
-    """The colour of the class, which every thing has in a shade of its own."""
+    """The colour of the class, in a different shade for every instance."""
     shade = 1 - 0.5 * (values % NUMBERS * _GOLDEN % 1)
     return _CLASSES[values.long() // NUMBERS].movedim(-1, 1) * shade[:, None]
 
@@ -111,7 +123,7 @@ def _codes(output: Tensor, task: Panoptic) -> Tensor:
 
 
 def _figures(output: Tensor, task: KeyPoints) -> Tensor:
-    """What was found, as targets are: x, y and a 2 for every joint."""
+    """The figures that were found, in the form of targets: x, y and a 2 for every key point."""
     found = [found_figures(*torch.split(maps, task.joints))[0] for maps in output]
     most = max(map(len, found), default=0)
     return torch.stack(
@@ -130,18 +142,22 @@ def _dots(figures: Tensor, size: Sequence[int]) -> Tensor:
     return pixels
 
 
-LOOKS: Mapping[str, Look] = MappingProxyType(
+RENDERERS: Mapping[str, TaskRenderer] = MappingProxyType(
     {
-        Segmentation.__name__: Look(lambda output, _: output.argmax(1), _labelled, _classes),
-        Saliency.__name__: Look(lambda output, _: output.softmax(1)[:, 1], _labelled, _greys),
-        Edges.__name__: Look(lambda output, _: output[:, 0].sigmoid(), _labelled, _greys),
-        Normals.__name__: Look(
+        Segmentation.__name__: TaskRenderer(
+            lambda output, _: output.argmax(1), _labelled, _classes
+        ),
+        Saliency.__name__: TaskRenderer(
+            lambda output, _: output.softmax(1)[:, 1], _labelled, _greys
+        ),
+        Edges.__name__: TaskRenderer(lambda output, _: output[:, 0].sigmoid(), _labelled, _greys),
+        Normals.__name__: TaskRenderer(
             lambda output, _: output, lambda t: known_normals(t)[:, 0], _directions
         ),
-        Depth.__name__: Look(lambda output, _: output[:, 0], known_depths, _distances),
-        Panoptic.__name__: Look(_codes, lambda t: t < UNKNOWN_CODE, _things),
-        Instances.__name__: Look(_codes, lambda t: t < UNKNOWN_CODE, _things),
-        KeyPoints.__name__: PointsLook(_figures, lambda t: t[..., 2] > 0, lambda v, _: v),
+        Depth.__name__: TaskRenderer(lambda output, _: output[:, 0], known_depths, _distances),
+        Panoptic.__name__: TaskRenderer(_codes, lambda t: t < UNKNOWN_CODE, _things),
+        Instances.__name__: TaskRenderer(_codes, lambda t: t < UNKNOWN_CODE, _things),
+        KeyPoints.__name__: KeyPointRenderer(_figures, lambda t: t[..., 2] > 0, lambda v, _: v),
     }
 )
-"""By the name of the task's class, as `run.json` has it."""
+"""By the name of the task's class, as in `run.json`."""

@@ -1,4 +1,4 @@
-"""The runs a page is about, grouped by algorithm."""
+"""The runs of a report, grouped by algorithm."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from consort.results.table import by_algorithm
 
 
 @dataclass(frozen=True)
-class Study:
-    """One run or several: algorithms and seeds."""
+class RunSet:
+    """One or several runs, with different algorithms and seeds."""
 
     groups: Mapping[str, Sequence[Result]]
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> Study:
-        """Groups the runs by algorithm."""
+    def of(cls, results: Sequence[Result]) -> RunSet:
+        """Groups runs by algorithm."""
         return cls(by_algorithm(results))
 
     @property
     def runs(self) -> list[Result]:
-        """All runs, by algorithm."""
+        """All runs, in the order of the algorithms."""
         return [run for runs in self.groups.values() for run in runs]
 
     @property
     def first(self) -> Result:
-        """The run whose federation is shown."""
+        """The run whose federation the report shows."""
         return self.runs[0]
 
     @property
     def one_algorithm(self) -> bool:
-        """Whether there is nothing to compare."""
+        """Whether all runs have the same algorithm."""
         return len(self.groups) == 1
 
     @property
@@ -54,9 +54,14 @@ class Study:
 
     @cached_property
     def colours(self) -> dict[str, str]:
-        """The colour of every algorithm, the same in all pictures."""
+        """The colour of every algorithm, the same in all plots."""
         return {algorithm: colour(place) for place, algorithm in enumerate(self.groups)}
 
     def over_seeds(self, algorithm: str, measure: Callable[[Result], float]) -> Summary:
-        """One number of an algorithm."""
+        """Summarises one number of an algorithm over its seeds.
+
+        Args:
+            algorithm: The name of the algorithm.
+            measure: Takes the number from a run.
+        """
         return summarise(list(map(measure, self.groups[algorithm])))

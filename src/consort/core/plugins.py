@@ -1,0 +1,183 @@
+"""What recipes can name: tables that domains bring, and other people's packages in the same way.
+
+A package declares its `Plugin` as an entry point in its pyproject.toml:
+
+    [project.entry-points."consort"]
+    mylab = "mylab.consort:plugin"
+
+Tables hold places ("module:object") and no objects, so nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from consort.core.registry import did_you_mean, first_line, load_object
+from consort.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "consort"
+"""The group of entry points that packages declare their plug-ins in."""
+_ALGORITHMS, _DOMAINS = "consort.algorithms.registry", "consort.domains"
+_WORDS = {"datasets": "data set"}
+"""What one of a kind is called in messages, where that is not the kind without its s."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Tables by kind: name → "module:object"."""
+
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+    """Subclasses of `Algorithm`."""
+    datasets: Mapping[str, str] = field(default_factory=dict)
+    """Functions that return a `Dataset`; see `consort.data.registry`."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Encoders; see `consort.models.registry`."""
+    tasks: Mapping[str, str] = field(default_factory=dict)
+    """Classes of tasks, for `consort list tasks`."""
+    augmentations: Mapping[str, str] = field(default_factory=dict)
+    """What `local.augment` does to training examples; see `consort.training.augmentation`."""
+    balancings: Mapping[str, str] = field(default_factory=dict)
+    """What `local.balance` does to training examples; see `consort.training.augmentation`."""
+    evaluations: Mapping[str, str] = field(default_factory=dict)
+    """What is measured besides the metrics of tasks; see `consort.training.evaluation`."""
+    obfuscations: Mapping[str, str] = field(default_factory=dict)
+    """Dataclasses of options; called with prepared inputs and `seed`, they return other inputs."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """A line about each metric, for `consort list metrics`; not a place."""
+
+    def __post_init__(self) -> None:
+        for kind in fields(self):
+            for name, place in dict(getattr(self, kind.name)).items():
+                if kind.name != "metrics" and ":" not in place:
+                    raise UsageError(f"{kind.name}: {name!r} must be at 'module:object': {place!r}")
+
+
+class Entry(NamedTuple):
+    """One thing that can be named."""
+
+    place: str
+    """Where it is: "module:object"."""
+    package: str = ""
+    """The package that brings it; empty, if it comes with Consort."""
+
+
+@cache
+def entries(kind: str) -> dict[str, Entry]:
+    """Everything of a kind, by name in alphabetical order.
+
+    Args:
+        kind: A field of `Plugin`, such as "models".
+
+    Raises:
+        UsageError: A package's plug-in cannot be imported or is none, or two bring one name.
+    """
+    found: dict[str, Entry] = {}
+    for package, plugin in (*_built_in(), *_installed()):
+        for name, place in getattr(plugin, kind).items():
+            if name in found:
+                raise UsageError(_two_bring(kind, name, found[name].package, package))
+            found[name] = Entry(place, package)
+    return dict(sorted(found.items()))
+
+
+def find(kind: str, name: str) -> Any:
+    """Imports one thing by its name, or by its place: `package.module:object`, `file.py:object`.
+
+    Args:
+        kind: A field of `Plugin`, such as "models".
+        name: What a recipe calls it.
+
+    Raises:
+        UsageError: There is no such thing, or it cannot be imported.
+    """
+    if ":" in name:
+        return load_object(name)
+    if name not in entries(kind):
+        raise UsageError(
+            f"there is no {_word(kind)} {did_you_mean(name, entries(kind))}; if a package brings "
+            "it, install that package"
+        )
+    entry = entries(kind)[name]
+    try:
+        return load_object(entry.place)
+    except Exception as error:
+        if not entry.package:
+            raise
+        raise UsageError(
+            f"{_word(kind)} {name!r} of package {entry.package} cannot be imported from "
+            f"{entry.place}: {_reason(error)}; {_remedy(entry.package)}"
+        ) from error
+
+
+def descriptions(kind: str) -> dict[str, str]:
+    """A line about everything of a kind, read from sources: nothing is imported.
+
+    Args:
+        kind: A field of `Plugin`, such as "models".
+    """
+    return {
+        name: _line(entry.place if kind == "metrics" else first_line(entry.place), entry.package)
+        for name, entry in entries(kind).items()
+    }
+
+
+def _line(text: str, package: str) -> str:
+    return f"{text} [{package}]".strip() if package else text
+
+
+@cache
+def _built_in() -> list[tuple[str, Plugin]]:
+    """The plug-ins of Consort itself; a folder of `domains` is found without being listed."""
+    domains = pkgutil.iter_modules(import_module(_DOMAINS).__path__, f"{_DOMAINS}.")
+    modules = _ALGORITHMS, *(domain.name for domain in domains)
+    return [("", import_module(module).plugin) for module in modules]
+
+
+@cache
+def _installed() -> list[tuple[str, Plugin]]:
+    """The plug-ins of other packages, each with the package's name."""
+    from importlib.metadata import entry_points  # not at the top: it takes longer than help may
+
+    return [_loaded(entry) for entry in entry_points(group=GROUP)]
+
+
+def _loaded(entry: EntryPoint) -> tuple[str, Plugin]:
+    package = entry.dist.name if entry.dist else entry.module
+    what = f"package {package}: its plug-in {entry.name!r} ({entry.value})"
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise UsageError(
+            f"{what} cannot be imported: {_reason(error)}; {_remedy(package)}"
+        ) from error
+    if not isinstance(found, Plugin):
+        raise UsageError(
+            f"{what} is a {type(found).__name__} where a Plugin is expected; {_remedy(package)}"
+        )
+    return package, found
+
+
+def _two_bring(kind: str, name: str, first: str, second: str) -> str:
+    one, other = (f"package {package}" if package else "Consort" for package in (first, second))
+    way = f"rename it in one of them, or {_remedy(second)}"
+    return f"{one} and {other} both bring a {_word(kind)} {name!r}: {way}"
+
+
+def _remedy(package: str) -> str:
+    return f"repair that package or remove it with `pip uninstall {package}`"
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+
+
+def _word(kind: str) -> str:
+    return _WORDS.get(kind, kind.removesuffix("s"))

@@ -158,8 +158,8 @@ def masking() -> dict[str, float]:
 def audited() -> dict[str, float]:
     """The audit of a run of one round; its cost does not depend on the number of rounds."""
     from consort.attacks.audit import audit
-    from consort.experiment.assembly import prepare_run
     from consort.experiment.loading import load_recipe
+    from consort.experiment.preparation import prepare_run
     from consort.experiment.shipped import find_recipe
 
     path = find_recipe("affr/single")

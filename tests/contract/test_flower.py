@@ -31,9 +31,9 @@ from tests.unit.cli.command import measured, server_bytes
 from consort.deployment.server import FederationServer
 from consort.deployment.stack import FlowerStack
 from consort.engines.flower import Flower, Ledger
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe, recipe_of
-from consort.experiment.validation import merged
+from consort.experiment.preparation import prepare_run
+from consort.experiment.tables import merged
 from consort.run.history import History
 from consort.run.observer import Observer
 
@@ -101,7 +101,7 @@ def far_and_near(
     server.status.begin(list(NAMES), algorithm=name, rounds=2)
     server.run(deployment.stack, Observer())
 
-    table = json.loads(type(recipe).wire.dump_json(recipe))
+    table = recipe.table
     settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
     near = recipe_of(merged(settings, {"groups": groups()}), "near")
     prepare_run(near, name, 0, folder / "near").go()

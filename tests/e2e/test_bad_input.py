@@ -458,9 +458,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
 
 
 def test_what_tells_but_decides_nothing_may_change(tmp_path: Path, out: Path):
-    """A claim that was mistyped must not cost the runs it is about."""
-    recipe = write_recipe(tmp_path, ("clients = 3", "clients = 3\nclaims = ['lost(fedavg) < 9']"))
-    assert "did you mean `loss`?" in refused("compare", recipe, "--out", out)
+    """A claim that was forgotten must not cost the runs it is about."""
+    recipe = write_recipe(tmp_path, ("clients = 3", "clients = 3\nclaims = ['loss(fedavg) < 9']"))
+    assert consort("compare", recipe, "--out", out).code == 0
     before = measured(out / "ditto" / "seed-0")
     recipe = write_recipe(
         tmp_path,
@@ -477,6 +477,58 @@ def test_a_claim_that_cannot_be_read_is_refused_before_any_run(claim, tmp_path: 
     recipe = write_recipe(tmp_path, ("clients = 3", f"clients = 3\nclaims = ['{claim}']"))
     assert f"claim `{claim}`" in refused("compare", recipe, "--out", out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("claims = ['lost(fedavg) < 9']", "claim `lost(fedavg) < 9`: this comparison has no metric"),
+    ("claims = ['tuned_loss(fedavg) < 9']", "no metric `tuned_loss`"),
+    ("claims = ['flops(fedavg) < 9']", "no metric `flops`"),
+    ("published = [{source = 'a', metric = 'acuracy', values = {fedavg = 1}}]",
+     "published numbers (a): there is no metric 'acuracy': did you mean 'accuracy'?"),
+])  # fmt: skip
+def test_what_no_run_measures_is_refused_before_any_run(line, message, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("clients = 3", f"clients = 3\n{line}"))
+    for command in ("compare", "run"):
+        assert message in refused(command, recipe, "--out", out)
+        assert not out.exists()
+
+
+@pytest.mark.parametrize("claim", [
+    "balanced_accuracy(fedavg) < 9", "best_loss(fedavg) < 99", "weighted_accuracy(ditto) < 9",
+    "worst_accuracy(ditto) <= bytes_up(each other)", "delta_m(ditto) < 9",
+])  # fmt: skip
+def test_what_a_run_will_measure_is_known_before(claim, tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("clients = 3", f"clients = 3\nclaims = ['{claim}']"))
+    assert consort("compare", recipe, "--out", out).code == 0
+
+
+@pytest.mark.parametrize(("second", "message"), [
+    ("[algorithms.fedavg.robust]\nrule = 'krum'\nmalicious = 2", "needs 7 clients in every round"),
+    ("[algorithms.fedavg.attack]\nby = ['sign_flip']\nclients = 4", "but there are 3 clients"),
+    ("[algorithms.fedavg.privacy]\nlevel = 'example'\n[local]\nbalance = true", "no local.balance"),
+    ("[algorithms.fedprox]\n[algorithms.fedavg.secure]\n[algorithms.fedavg.robust]\nclip = 1.0",
+     "which [secure] hides"),
+])  # fmt: skip
+def test_a_comparison_refuses_its_second_algorithm_before_the_first_is_trained(
+    second, message, tmp_path: Path, out: Path
+):
+    recipe = tmp_path / "two.toml"
+    text = RECIPE.partition("[local]")[0] + "[algorithms.ditto]\n" + second
+    recipe.write_text(text + "\n")
+    line = refused("compare", recipe, "--out", out)
+    assert line.startswith("error: fedavg: ")
+    assert message in line
+    assert not out.exists()
+
+
+def test_a_comparison_refuses_a_folder_of_another_run_before_any_is_trained(
+    tmp_path: Path, out: Path
+):
+    assert consort("run", write_recipe(tmp_path), "--algorithm", "ditto", "--out", out).code == 0
+    changed = write_recipe(tmp_path, ("lr = 0.1", "lr = 0.2"))
+    line = refused("compare", changed, "--out", out)
+    assert "ditto/seed-0 holds a run with another recipe" in line
+    assert not (out / "fedavg").exists()
 
 
 def test_titles_are_shown_as_they_are(tmp_path: Path, out: Path):

@@ -17,8 +17,8 @@ import pytest
 from tests.unit.cli.command import client_states, consort, measured, server_bytes, write_recipe
 
 from consort.engines.choice import EngineChoice
-from consort.experiment.assembly import prepare_run, resume_run
 from consort.experiment.loading import load_recipe
+from consort.experiment.preparation import prepare_run, resume_run
 from consort.experiment.shipped import find_recipe
 
 FORK = multiprocessing.get_context("fork")

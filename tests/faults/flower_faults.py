@@ -44,7 +44,7 @@ from consort.engines.embedded import Embedded
 from consort.engines.middleware import Absent, Wrapper
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe, recipe_of
-from consort.experiment.validation import merged
+from consort.experiment.tables import merged
 from consort.run.run import Run
 
 VICTIM = "b-0"

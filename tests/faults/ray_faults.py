@@ -25,8 +25,8 @@ from tests.unit.cli.command import client_states, measured
 from consort.core import files
 from consort.core.wire import encode
 from consort.engines.choice import EngineChoice, EngineName
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
 
 PATIENCE = 120.0

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from consort.engines.choice import EngineChoice
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe
+from consort.experiment.preparation import prepare_run
 
 HERE = Path(__file__).parent
 RECIPES = sorted(path.stem for path in (HERE / "recipes").glob("*.toml"))

@@ -23,16 +23,12 @@ from consort.core.wire import tensors_in
 from consort.data.dataset import as_is
 from consort.data.examples import Examples
 from consort.domains.fingerprints.obfuscation import FpDfsn
-from consort.engines.choice import EngineName
 from consort.engines.middleware import bytes_by_role
 from consort.errors import Failure
-from consort.experiment.allocation import Seat, seats_of
-from consort.experiment.assembly import resume_run
+from consort.experiment.opening import OpenedRun, open_run
 from consort.experiment.recipe import Obfuscation
-from consort.experiment.run_folder import written_recipe
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
-from consort.run.folder import read_description
 from consort.run.run import Run
 from consort.training.local import LocalTraining
 from consort.use.trained import reported_model
@@ -100,17 +96,16 @@ def audit(folder: Path, steps: int = STEPS, perceptual: Perceptual | None = None
     Raises:
         Failure: If no round is finished, or the state before it is gone.
     """
-    about = read_description(folder)
-    run = resume_run(folder, workers=1, engine=EngineName.embedded)
+    opened = open_run(folder)
+    run = opened.run
     chosen = run.federation.client_ids[:VICTIMS]
     traffic = replay_last_round(run, chosen)
-    findings = [attack_client(run, about, c, traffic.of(c), steps, perceptual) for c in chosen]
-    return Audit(folder, about, traffic.round, traffic.reproduced, findings)
+    findings = [attack_client(opened, c, traffic.of(c), steps, perceptual) for c in chosen]
+    return Audit(folder, opened.about, traffic.round, traffic.reproduced, findings)
 
 
 def attack_client(
-    run: Run,
-    about: Mapping[str, Any],
+    opened: OpenedRun,
     client: str,
     exchanges: list[tuple[Call, Reply]],
     steps: int,
@@ -119,8 +114,7 @@ def attack_client(
     """Carries out all attacks on one client.
 
     Args:
-        run: The run.
-        about: The content of its `run.json`.
+        opened: The run.
         client: The client to attack.
         exchanges: The calls and replies of this client in the last round.
         steps: The number of optimisation steps of an inversion.
@@ -129,7 +123,8 @@ def attack_client(
     Returns:
         The results.
     """
-    federation, (way, clean) = _federation(run), _obfuscation(client, about)
+    run = opened.run
+    federation, (way, clean) = _federation(run), _obfuscation(opened, client)
     blueprint = federation.blueprint(client)
     victim = Victim(
         client,
@@ -222,17 +217,10 @@ def _exposed(
 
 
 def _obfuscation(
-    client: str, about: Mapping[str, Any]
+    opened: OpenedRun, client: str
 ) -> tuple[Obfuscation, Examples] | tuple[None, None]:
     """A client's obfuscation, and its training examples before it; `None` without one."""
-    seat = _seat(client, about)
+    seat = opened.seats.get(client)  # there is none for all clients pooled into one
     if seat is None or not isinstance(seat.obfuscate, partial):
         return None, None
     return seat.obfuscate.func, replace(seat, obfuscate=as_is).load().train
-
-
-def _seat(client: str, about: Mapping[str, Any]) -> Seat | None:
-    """The allocation of a client; `None` if all clients are pooled into one."""
-    recipe = written_recipe(about["recipe"], "the run")
-    data = Path(about["data"]) if about["data"] else None
-    return seats_of(recipe, about["seed"], data).get(client)

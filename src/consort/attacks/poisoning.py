@@ -6,16 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
+from consort.core.algorithm import Algorithm
 from consort.core.bounds import Count, CountOrNone, Positive
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.randomness import generator_for
 from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
+from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.federation.protection import F, Handler, Protection, Request, Setting
 from consort.protection.updates import reworked
@@ -59,6 +61,10 @@ class Attack(Protection):
     def needs_single_answers(self) -> bool:
         """Whether it changes answers, and not only what attackers learn."""
         return bool(set(self.by) - {"label_flip"})
+
+    def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
+        """Refuses more attackers than there are clients."""
+        self.attackers(federation.client_ids, federation.seed)
 
     def prepared(self, federation: F) -> F:
         """The federation in which attackers learn what is wrong, if that is the attack.

@@ -45,7 +45,7 @@ def run(
 ) -> None:
     """Run one algorithm of a recipe. Continues the run if it was interrupted."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import prepare_run
+    from consort.experiment.preparation import prepare_run
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
@@ -83,25 +83,30 @@ def compare(
 ) -> None:
     """Run all algorithms and seeds of a recipe. Prints a results table and checks its claims."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import prepare_run, refuse_impossible
+    from consort.experiment.assembly import assemble
+    from consort.experiment.preflight import preflight
+    from consort.experiment.preparation import ready_run
+    from consort.experiment.run_folder import about_run, refuse_another_run
     from consort.results.comparison import judge
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     numbers = list(range(seeds)) if seeds else loaded.seeds
-    refuse_impossible(loaded, names, numbers[0], data)
     root = out or default_folder(path, scale)
-    folders = []
+    folders = {(n, name): root / name / f"seed-{n}" for n in numbers for name in names}
+    for number in numbers:
+        assembly = preflight(loaded, names, number, data)
+        for name in names:
+            about = assembly.description | about_run(loaded, name, number)
+            refuse_another_run(folders[number, name], about)
     with Screen(quiet, json) as screen:
-        for number in numbers:
-            for name in names:
-                folder = root / name / f"seed-{number}"
-                observer = screen.watch(name, number, loaded.run.rounds)
-                prepare_run(loaded, name, number, folder, data, choice, observer).go()
-                folders.append(folder)
-    verdicts = judge(loaded.claims, list(loaded.algorithms), folders)
-    finish(folders, screen, loaded, root, verdicts)
+        for (number, name), folder in folders.items():
+            observer = screen.watch(name, number, loaded.run.rounds)
+            assembly = assemble(loaded, number, data)
+            ready_run(loaded, name, assembly, folder, data, choice, observer).go()
+    verdicts = judge(loaded.claims, list(loaded.algorithms), list(folders.values()))
+    finish(list(folders.values()), screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):
         raise typer.Exit(1)
 
@@ -118,7 +123,7 @@ def resume(
 ) -> None:
     """Continue an interrupted run. The results are those of an uninterrupted one."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import resume_run
+    from consort.experiment.preparation import resume_run
     from consort.run.folder import read_description
 
     written = read_description(folder)

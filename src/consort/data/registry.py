@@ -7,8 +7,8 @@ from inspect import isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from consort.core.options import checked_options
 from consort.core.plugins import find
+from consort.core.validation import checked_options
 from consort.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from types import FrameType
 from typing import Any
 
 from consort.core.files import held
+from consort.core.validation import Table, checked
 from consort.deployment.credentials import ClientCredentials
 from consort.deployment.link.runtime import RUN_ENDED
 from consort.deployment.link.supernode import SuperNode
 from consort.deployment.participant import Participant
 from consort.errors import Failure, UsageError
 from consort.experiment.recipe import Group
-from consort.experiment.validation import Table, checked
 
 _PAUSE = 5.0  # seconds before the next attempt to join
 _SLOW = 20.0  # seconds after which the client reports that it cannot connect

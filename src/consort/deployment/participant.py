@@ -14,13 +14,13 @@ from typing import Any
 
 from consort.core.files import write_file
 from consort.core.messages import Call
+from consort.core.validation import Table
 from consort.core.wire import decode, encode
 from consort.deployment.study import Enrolment, Study, digest
 from consort.engines.host import ClientHost
 from consort.engines.states import StateStore
 from consort.errors import ConsortError, Failure, Refused, UsageError
 from consort.experiment.recipe import Recipe
-from consort.experiment.validation import Table
 
 Parts = dict[str, bytes]
 _DISK_FULL = "[Errno 28]"

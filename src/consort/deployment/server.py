@@ -17,6 +17,8 @@ from consort.deployment.status_file import StatusFile, StatusObserver
 from consort.deployment.study import Study, digest
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
 from consort.errors import ClientFailed, Failure, UsageError
+from consort.experiment.assembly import run_of
+from consort.experiment.preflight import naming, refuse_among_institutions
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import about_run, settle
 from consort.run.observer import Observer, Observers
@@ -54,17 +56,14 @@ class FederationServer:
         say: Callable[[str], Any],
     ) -> None:
         self.recipe, self.name, self.seed, self.folder = recipe, algorithm, seed, folder
-        self.algorithm = recipe.algorithm(algorithm)
-        if self.algorithm.pools_data:
-            raise UsageError(f"{algorithm} pools the data: it cannot run between institutions")
-        if any(getattr(protection, "by", ()) for protection in recipe.protections(algorithm)):
-            raise UsageError("[attack] works in simulations only: remove it from the recipe")
         self.credentials = credentials
         self.deadline = deadline
         self.say = say
         self.study = Study.of(recipe, algorithm, seed)
         self.status = StatusFile(folder / "status.json")
         self.ledger = Ledger.open(folder / "exchanges.json")
+        if not self.ledger.members:  # a run that has begun was not refused
+            refuse_among_institutions(recipe, algorithm)
 
     def go(self, listen: str, observer: Observer) -> None:
         """Opens the port, waits for all clients, and runs to the end.
@@ -154,23 +153,21 @@ class FederationServer:
             weights: Params = answer["model"]
             return weights
 
-        compute = self.recipe.compute
-        remote = RemoteFederation.of(told, ask, self.seed, compute)
-        federation = remote.protected(*self.recipe.protections(self.name))
-        table = self.algorithm.companion
+        federation = RemoteFederation.of(told, ask, self.seed, self.recipe.compute)
+        table = self.recipe.algorithm(self.name).companion
         if table is not None:
             engine.companion = federation.chosen_companion(table)
-        run = Run(
-            federation,
-            self.algorithm,
-            self.recipe.run,
-            self.seed,
-            self.folder,
-            observer=Observers(StatusObserver(self.status), observer),
-            engine=lambda _: engine,
-        )
-        if not self.ledger.members:  # refuses incompatible clients before anything is written
-            self.algorithm.start(federation.roster)
+        with naming(self.name):
+            run = run_of(
+                self.recipe,
+                self.name,
+                federation,
+                self.folder,
+                observer=Observers(StatusObserver(self.status), observer),
+                engine=lambda _: engine,
+            )
+            if not self.ledger.members:  # refuses incompatible clients before anything is written
+                run.algorithm.start(run.federation.roster)
         settle(self.folder, self._description(told), None)
         self.ledger.members = told
         self.ledger.save()
@@ -224,7 +221,7 @@ class FederationServer:
     def _description(self, told: Mapping[str, Description]) -> Description:
         tasks: dict[str, Any] = {}
         for about in told.values():
-            tasks |= about["tasks"]
+            tasks |= about["tasks"] | about.get("measured", {})
         return about_run(self.recipe, self.name, self.seed) | {
             "title": self.recipe.title,
             "recipe": self.recipe.table,

@@ -13,13 +13,13 @@ from typing import Any
 import consort
 from consort.core.algorithm import Algorithm
 from consort.core.params import Params
+from consort.core.validation import Table, checked
 from consort.core.wire import encode
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.run_folder import deciding
-from consort.experiment.validation import Table, checked
 from consort.federation.federation import Federation
 
 _CLIENT_KEYS = ("clients", "groups", "data")
@@ -197,6 +197,9 @@ class Enrolment:
         """Everything that the client tells the server about itself: sizes and names, no data."""
         member, data = self.federation.members[self.name], self.federation.data(self.name)
         initial = self.federation.initial(self.name)
+        measured: dict[str, Any] = {}
+        for extra in self.federation.extras:
+            measured |= extra.tasks
         return {
             "model": {"name": member.model.name} | dict(member.model.options),
             "tasks": {
@@ -208,5 +211,6 @@ class Enrolment:
             "train": len(data.train),
             "validation": len(data.validation),
             "test": len(data.test),
+            **({"measured": measured} if measured else {}),
             **({"local": dict(member.local)} if member.local else {}),
         }

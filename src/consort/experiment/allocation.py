@@ -99,6 +99,8 @@ def _seated(
     seats = {}
     for group in groups:
         models, ways = recipe.models_of(group), recipe.obfuscations_of(group)
+        for obfuscation in filter(None, ways):
+            obfuscation(dataset.example[None], seed=seed)  # refuses inputs that it is not made for
         width = len(str(group.count - 1))
         for number in range(group.count):
             name = f"{group.name}-{number:0{width}d}"

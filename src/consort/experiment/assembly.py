@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from consort.core.algorithm import Algorithm
 from consort.data.dataset import Dataset
 from consort.data.partition import Share, fingerprint
-from consort.engines.choice import EngineChoice, EngineName, Origin
-from consort.errors import Failure, UsageError
 from consort.experiment.allocation import Seat, dataset_of, seats_of
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import about_run, settle, written_recipe
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import parameter_count
-from consort.run.folder import read_description
-from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.tasks import Task
 from consort.training.evaluation import EvaluationExtra, Examinee
@@ -105,94 +99,26 @@ def _description(
     }
 
 
-def refuse_impossible(recipe: Recipe, names: list[str], seed: int, data: Path | None) -> None:
-    """Raises what would stop one of several runs at its start, before the first of them begins."""
-    federation = assemble(recipe, seed, data).federation
-    for name in names:
-        algorithm = recipe.algorithm(name)
-        try:
-            protected = federation.protected(*recipe.protections(name))
-            members = protected.pooled() if algorithm.pools_data else protected
-            algorithm.start(members.roster)
-            members.check(algorithm, len(members.client_ids))
-        except UsageError as error:
-            raise UsageError(f"{name}: {error}") from error
-
-
-def prepare_run(
-    recipe: Recipe,
-    name: str,
-    seed: int,
-    folder: Path,
-    data: Path | None = None,
-    engine: EngineChoice = EngineChoice(),
-    observer: Observer | None = None,
+def run_of(
+    recipe: Recipe, name: str, federation: Federation, folder: Path | None = None, **how: Any
 ) -> Run:
-    """A run that is ready to go, described in `folder/run.json`; or one that goes on there."""
-    algorithm = recipe.algorithm(name)
-    protections = recipe.protections(name)
-    assembly = assemble(recipe, seed, data)
-    description = assembly.description | about_run(recipe, name, seed)
-    description |= {
-        **dict.fromkeys(("privacy", "secure")),
-        **{protection.table: asdict(protection) for protection in protections},
-        **engine.description,
-        "data": str(data.resolve()) if data else None,
-    }
-    origin = Origin(
-        f"{__name__}:reassemble",
-        {key: description[key] for key in ("recipe", "algorithm", "seed", "data", "partition")},
-    )
-    run = Run(
-        assembly.federation.protected(*protections),
-        algorithm,
+    """The run of one algorithm with what the recipe puts around it, not begun; nothing is written.
+
+    Args:
+        recipe: The experiment.
+        name: One of its algorithms.
+        federation: Its clients, as `assemble` makes them.
+        folder: Where the run will write.
+        how: Other fields of `Run`, which decide no number.
+
+    Raises:
+        UsageError: What is around the algorithm does not fit it, or does not fit the clients.
+    """
+    return Run(
+        federation.protected(*recipe.protections(name)),
+        recipe.algorithm(name),
         recipe.run,
-        seed,
+        federation.seed,
         folder,
-        engine.workers,
-        observer or Observer(),
-        lambda host: engine.start(host, origin),
-    )
-    algorithm.start(run.federation.roster)  # refuses unlike clients before anything is written
-    settle(folder, description, assembly.shares)
-    return run
-
-
-def reassemble(
-    recipe: dict[str, Any], algorithm: str, seed: int, data: str | None, partition: str
-) -> tuple[Federation, Algorithm[Any]]:
-    """The clients of a run as another machine makes them from what `run.json` says."""
-    settings = written_recipe(recipe, "the run")
-    assembly = assemble(settings, seed, Path(data) if data else None)
-    if assembly.description["partition"] != partition:
-        raise Failure(f"the data of this machine ({data or 'no --data'}) are not those of the run")
-    chosen = settings.algorithm(algorithm)
-    federation = assembly.federation.protected(*settings.protections(algorithm))
-    return federation.pooled() if chosen.pools_data else federation, chosen
-
-
-def resume_run(
-    folder: Path,
-    workers: int | None = None,
-    observer: Observer | None = None,
-    engine: EngineName | None = None,
-    address: str | None = None,
-) -> Run:
-    """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
-    written = read_description(folder)
-    if written.get("engine") == "flower":
-        raise UsageError(f"{folder} is a run of consort server: give that command again to go on")
-    name = engine or written.get("engine")
-    return prepare_run(
-        written_recipe(written["recipe"], str(folder / "run.json")),
-        written["algorithm"],
-        written["seed"],
-        folder,
-        Path(written["data"]) if written["data"] else None,
-        EngineChoice(
-            EngineName(name) if name else None,
-            workers or written["workers"],
-            address or (written.get("address") if name == EngineName.ray else None),
-        ),
-        observer,
+        **how,
     )

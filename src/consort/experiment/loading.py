@@ -10,10 +10,11 @@ from typing import Any
 
 from consort.core.algorithm import Algorithm
 from consort.core.registry import did_you_mean
+from consort.core.validation import Table, checked
 from consort.data.partition import Cut
 from consort.errors import UsageError
 from consort.experiment.recipe import Recipe
-from consort.experiment.validation import Table, checked, merged
+from consort.experiment.tables import merged
 from consort.results.claims import Claim
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 from pydantic_core import to_json
 from torch import Tensor
 
@@ -17,9 +16,10 @@ from consort.core.algorithm import Algorithm
 from consort.core.bounds import Count
 from consort.core.plugins import find
 from consort.core.registry import did_you_mean, load_object
+from consort.core.validation import Table, adapter, checked
 from consort.data.partition import Cut
 from consort.errors import UsageError
-from consort.experiment.validation import Table, checked, merged
+from consort.experiment.tables import merged
 from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
@@ -31,12 +31,13 @@ from consort.training.local import LocalTraining
 
 Obfuscation = Callable[..., Tensor]
 """Called with prepared inputs and `seed`, makes inputs in which less can be recognised."""
-_STRICT: Any = {"extra": "forbid"}
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Group:
     """Clients that are alike. What is left out is taken from the top of the recipe."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     count: Count
@@ -54,9 +55,11 @@ class Group:
     """What is different about the clients' local training, whatever the algorithm."""
 
 
-@dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Recipe:
     """Everything that decides the numbers of an experiment."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     algorithms: dict[str, Table]
     """By name: the options of an algorithm; `kind` names the algorithm if the name does not."""
@@ -109,9 +112,8 @@ class Recipe:
                 if name not in self.algorithms:
                     where = f"published numbers ({table.source})"
                     raise UsageError(f"{where}: no algorithm {did_you_mean(name, self.algorithms)}")
-        names = [group.name for group in self.groups]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(group.name for group in self.groups).items():
+            if count > 1:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
         if self.unseen and self.verification is None:
             raise UsageError("[unseen] says who is verified in the end: add [verification]")
@@ -121,7 +123,7 @@ class Recipe:
     @property
     def table(self) -> Table:
         """The recipe as it is written down and sent, with all defaults."""
-        written: Table = json.loads(_WIRE.dump_json(self))
+        written: Table = json.loads(adapter(Recipe).dump_json(self))
         for name, evaluation in self.examinations.items():
             options = json.loads(to_json(evaluation))
             if name == "verification":
@@ -218,4 +220,3 @@ PROTECTIONS = {
     "attack": "consort.attacks.poisoning:Attack",
 }
 """The order matters: on clients, a later one is wrapped around those before it."""
-_WIRE = TypeAdapter(Recipe)

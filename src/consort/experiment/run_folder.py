@@ -76,16 +76,9 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     """
     path = folder / "run.json"
     if path.exists():
-        written = read_description(folder)
-        filled = _filled_in(written["recipe"], str(path))
-        before, now = _decisive(written | {"recipe": filled}), _decisive(description)
-        for key in _DECIDES:
-            if before[key] != now[key]:
-                raise UsageError(
-                    f"{folder} holds a run with another {key}: choose another --out, or delete it"
-                )
+        written = refuse_another_run(folder, description)
         if shares is not None:
-            _check_partition(folder / "partition.json", written["partition"])
+            _check_partition(folder / "partition.json", description["partition"])
         if written["recipe"] != description["recipe"]:  # what only tells readers something
             told = written | {key: description[key] for key in ("title", "recipe")}
             write_file(path, json.dumps(told, indent=1).encode())
@@ -96,10 +89,29 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     write_file(path, json.dumps(description, indent=1).encode())
 
 
+def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, Any]:
+    """What `run.json` says, if there is one; it must be the run that is described.
+
+    Raises:
+        UsageError: The folder holds another run.
+    """
+    path = folder / "run.json"
+    if not path.exists():
+        return {}
+    written = read_description(folder)
+    filled = _filled_in(written["recipe"], str(path))
+    before, now = _decisive(written | {"recipe": filled}), _decisive(description)
+    for key in _DECIDES:
+        if before[key] != now[key]:
+            raise UsageError(
+                f"{folder} holds a run with another {key}: choose another --out, or delete it"
+            )
+    return written
+
+
 def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
     """A recipe as this version writes it down: keys that came later have their defaults."""
-    filled: dict[str, Any] = written_recipe(written, source).table
-    return filled
+    return written_recipe(written, source).table
 
 
 def _check_partition(path: Path, expected: str) -> None:

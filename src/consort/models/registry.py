@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from consort.core.options import checked_options
 from consort.core.plugins import entries, find
+from consort.core.validation import checked_options
 from consort.errors import UsageError
 
 if TYPE_CHECKING:

@@ -93,12 +93,12 @@ def predictions(run_set: RunSet) -> Predictions:
 def _predictions_of(
     result: Result, clients: Sequence[str]
 ) -> Iterator[tuple[str, ClientPredictions]]:
-    from consort.experiment.assembly import resume_run
+    from consort.experiment.opening import open_run
     from consort.use.trained import reported_model
 
     if result.about.get("engine") == "flower":
         raise Failure(f"{result.folder}: the test images stay with the clients")
-    run = resume_run(result.folder)
+    run = open_run(result.folder).run
     _keep_shown_images(run)
     for client in clients:
         trained = reported_model(run, client)

@@ -6,21 +6,20 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-from pydantic.dataclasses import dataclass as checked_dataclass
+from typing import ClassVar
 
 from consort.results.result import Result
 from consort.results.summary import Summary, spread, summarise
 from consort.results.values import TUNED
 
 MIB = 2**20
-_STRICT: Any = {"extra": "forbid"}
 
 
-@checked_dataclass(frozen=True, config=_STRICT)
+@dataclass(frozen=True)
 class Published:
     """Numbers from a paper, to stand beside ours."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     source: str
     metric: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import ClassVar, Literal
@@ -15,6 +15,7 @@ from consort.core.bounds import Count, CountOrNone, NotNegative, Positive, Proba
 from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.errors import Failure
+from consort.tasks import Task
 from consort.training.augmentation import Repeat, augmentation_of, balancing_of
 from consort.training.client import Client
 from consort.training.cohort import Cohort
@@ -194,6 +195,18 @@ class LocalTraining:
         if self.augment:
             examples = augmentation_of(tasks, self.augment)(examples, tasks, generator)
         return examples
+
+    def check(self, tasks: Mapping[str, Task]) -> None:
+        """Refuses options that do not fit together or that these tasks do not know.
+
+        Raises:
+            UsageError: Training with these options would fail.
+        """
+        make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        if self.balance:
+            balancing_of(tasks)
+        if self.augment:
+            augmentation_of(tasks, self.augment)
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Every loss times its task's weight."""

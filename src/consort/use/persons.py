@@ -15,7 +15,7 @@ from consort.core.registry import did_you_mean
 from consort.domains.signatures.dataset import ink
 from consort.domains.signatures.writer_dependent import Features
 from consort.errors import Failure, UsageError
-from consort.run.folder import read_description
+from consort.experiment.opening import open_run
 from consort.use.calibration import MOST_REFERENCES, similarity, threshold
 from consort.use.export import export
 from consort.use.formats import LoadedModel, read_model
@@ -120,7 +120,7 @@ def model_file(source: Path, client: str | None) -> Path:
     """
     if not source.is_dir():
         return source
-    clients = read_description(source)["clients"]
+    clients = open_run(source).about["clients"]
     if client is None or client not in clients:
         raise UsageError(f"{source}: --client {did_you_mean(client or '', clients)}")
     rounds = sorted(source.glob("round-*.ckpt"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +17,8 @@ from consort.engines.host import ClientHost
 from consort.engines.middleware import Policed
 from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
-from consort.experiment.assembly import resume_run
+from consort.experiment.opening import open_run
 from consort.models.multitask import MultiTaskModel
-from consort.run.folder import read_description
 from consort.run.run import Run
 
 
@@ -30,7 +30,7 @@ class TrainedModel:
     model: MultiTaskModel
     data: Splits
     round: int
-    about: dict[str, Any]
+    about: Mapping[str, Any]
     """The content of the run's `run.json`."""
 
 
@@ -45,12 +45,13 @@ def trained_model(folder: Path, client: str) -> TrainedModel:
         UsageError: If the run has no such client.
         Failure: If no round is finished, or the run is from an older version.
     """
-    about = read_description(folder)
+    opened = open_run(folder)
+    about = opened.about
     if client not in about["clients"]:
         raise UsageError(f"{folder} has no client {did_you_mean(client, about['clients'])}")
     if "scan" not in about["clients"][client]:
         raise Failure(f"{folder} comes from an older version of Consort: start the run again")
-    run = resume_run(folder)
+    run = opened.run
     found = reported_model(run, client)
     if found is None:
         raise Failure(

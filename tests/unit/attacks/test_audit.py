@@ -22,8 +22,9 @@ from consort.cli.show_audit import distinct
 from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.engines.states import StateStore
-from consort.experiment.assembly import prepare_run, resume_run
 from consort.experiment.loading import load_recipe
+from consort.experiment.opening import open_run
+from consort.experiment.preparation import prepare_run
 from consort.federation.federation import Federation
 from consort.report.audit import NO_GUARANTEE, write_audit
 from consort.results.result import Result
@@ -128,7 +129,7 @@ def test_a_guarantee_is_told_with_its_price(tmp_path):
 
 def test_bare_updates_are_attacked_with_the_model_that_they_were_made_from(tmp_path):
     folder = finished(tmp_path, "fedhca2", VECTORS, rounds=3)
-    run = resume_run(folder)
+    run = open_run(folder).run
     client = run.federation.client_ids[0]
     ((call, reply),) = replay_last_round(run, [client]).exchanges
     initial = run.federation.initial(client)

@@ -23,8 +23,8 @@ from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
 from consort.engines.middleware import Absent, Wrapper
 from consort.errors import Failure, UsageError
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe, recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
 from consort.run.observer import Observer
 

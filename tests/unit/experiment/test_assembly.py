@@ -22,8 +22,9 @@ from consort.data.registry import load_dataset
 from consort.engines.choice import EngineChoice, EngineName
 from consort.errors import Failure, UsageError
 from consort.experiment.allocation import _dataset, dataset_of
-from consort.experiment.assembly import assemble, prepare_run, reassemble, resume_run
+from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run, reassemble, resume_run
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import environment
 from consort.results.result import Result

@@ -10,8 +10,9 @@ from tests.installed import IMPORT, put_package
 
 from consort.errors import UsageError
 from consort.experiment.allocation import seats_of
-from consort.experiment.assembly import assemble, prepare_run
+from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
 
 SOURCE = (

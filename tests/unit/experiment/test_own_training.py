@@ -19,8 +19,9 @@ from consort.engines.choice import EngineChoice
 from consort.engines.host import ClientHost
 from consort.engines.states import StateStore
 from consort.errors import UsageError
-from consort.experiment.assembly import assemble, prepare_run, reassemble
+from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run, reassemble
 from consort.experiment.recipe import Recipe
 from consort.federation.federation import EVERYONE
 from consort.protection.dp import Privacy

@@ -12,16 +12,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from tests.unit.cli.command import RECIPE, write_recipe
 
 from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg
 from consort.data.partition import Cut
 from consort.errors import UsageError
+from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe, recipe_of
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe, shipped_recipes
-from consort.experiment.validation import merged
+from consort.experiment.tables import merged
 from consort.models.registry import ModelSpec, build
 from consort.results.table import Published
 from consort.run.schedule import Schedule
@@ -392,3 +394,25 @@ def test_published_numbers_are_of_algorithms_in_the_recipe():
     paper = {"source": "Somebody 2020", "metric": "accuracy", "values": {"fedavgg": 61.2}}
     with pytest.raises(UsageError, match=r"Somebody 2020\): no algorithm 'fedavgg'.*'fedavg'"):
         recipe(published=[paper])
+
+
+def test_adapters_are_built_once_and_not_for_every_client(monkeypatch):
+    built = []
+    make = TypeAdapter.__init__
+
+    def counted(self: Any, *arguments: Any, **options: Any) -> None:
+        built.append(arguments)
+        make(self, *arguments, **options)
+
+    def prepared(groups: int, clients: int) -> int:
+        own = {"local": {"lr": 0.2}, "model": {"name": "mlp", "hidden": [4]}, "count": clients}
+        alike = [{"name": f"g{number}", **own} for number in range(groups)]
+        data = {"name": "synthetic_vectors", "examples": 2000, "features": 4, "classes": 2}
+        split = {"min_examples": 1, "validation": 0.3, "test": 0.3}
+        assemble(grouped(*alike, data=data, partition=split), 0, None)
+        return len(built)
+
+    prepared(1, 1)
+    monkeypatch.setattr(TypeAdapter, "__init__", counted)
+    assert prepared(2, 2) == 0
+    assert prepared(100, 5) == 0

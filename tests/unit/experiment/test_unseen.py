@@ -14,8 +14,9 @@ from PIL import Image
 from consort.data.registry import load_dataset
 from consort.domains.signatures.dataset import held_out
 from consort.errors import UsageError
-from consort.experiment.assembly import assemble, prepare_run
+from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
 from consort.results.result import Result
 

@@ -15,8 +15,9 @@ import torch
 from PIL import Image
 
 from consort.domains.scenes.tasks.dense import IGNORED
-from consort.experiment.assembly import prepare_run, resume_run
 from consort.experiment.loading import recipe_of
+from consort.experiment.opening import open_run
+from consort.experiment.preparation import prepare_run
 from consort.report.examples import examples
 from consort.report.predictions import IMAGES, comparable_runs, predictions, shown_clients
 from consort.report.rendering import RENDERERS
@@ -59,7 +60,7 @@ def study_of(root):
 
 @cache
 def federation(folder):
-    return resume_run(folder).federation
+    return open_run(folder).run.federation
 
 
 def pictures(html):
@@ -108,7 +109,7 @@ def test_the_pictures_are_of_the_test_images_and_their_labels(root):
 
 def test_the_answers_are_those_of_the_reported_model(root):
     found = predictions(study_of(root)).found["several-0"]["fedavg_parts"]
-    run = resume_run(root / "fedavg_parts")
+    run = open_run(root / "fedavg_parts").run
     model = reported_model(run, "several-0").model.eval()
     test, tasks = run.federation.data("several-0").test, run.federation.members["several-0"].tasks
     with torch.inference_mode():

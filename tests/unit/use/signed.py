@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe
+from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
 
 RECIPE = """

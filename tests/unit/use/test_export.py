@@ -14,8 +14,8 @@ from tests.unit.cli.command import write_recipe
 from consort.domains.scenes.models.pyramid import ConvPyramid
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import load_recipe
+from consort.experiment.preparation import prepare_run
 from consort.models.combined import Encoders
 from consort.use import export as exporting
 from consort.use.export import export

@@ -10,8 +10,8 @@ import torch
 from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.domains.scenes.synthetic.scenes import synthetic_scenes
-from consort.experiment.assembly import prepare_run
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.models.registry import ModelSpec, build
 
 METRICS = {"panoptic": "pq", "instances": "ap", "keypoints": "ap", "stuff": "miou"}

@@ -31,8 +31,9 @@ from consort.engines.host import ClientHost
 from consort.engines.middleware import Absent, Wrapper
 from consort.engines.states import StateStore
 from consort.errors import ClientFailed, Failure, Refused, UsageError
-from consort.experiment.assembly import prepare_run, refuse_impossible, resume_run
 from consort.experiment.loading import recipe_of
+from consort.experiment.preflight import preflight
+from consort.experiment.preparation import prepare_run, resume_run
 from consort.protection.dp import Privacy
 from consort.protection.robust import Robust
 from consort.protection.secure import client as secure_client
@@ -487,7 +488,7 @@ def test_a_recipe_asks_for_it_and_a_comparison_refuses_it_at_once(tmp_path):
     none = {k: v for k, v in tomllib.loads(RECIPE).items() if k != "secure"}
     assert recipe_of(none, "recipe").protections("fedavg") == ()
     with pytest.raises(UsageError, match=r"fedamp: \[secure\] shows the server nothing but means"):
-        refuse_impossible(recipe, ["fedavg", "fedamp"], 0, None)
+        preflight(recipe, ["fedavg", "fedamp"], 0, None)
     run = prepare_run(recipe, "ours", 0, tmp_path)
     assert run.federation.protections == (Secure(0.7),)
     assert json.loads((tmp_path / "run.json").read_text())["secure"] == {"threshold": 0.7}

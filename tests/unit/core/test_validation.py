@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
 
 import pytest
-from pydantic import Field
+from pydantic import Field, Strict
 
-from consort.core.options import checked_options
+from consort.core.validation import checked, checked_options
 from consort.errors import UsageError
 
 
@@ -50,5 +51,45 @@ def test_what_is_not_annotated_is_taken_as_it_is():
 def test_what_does_not_fit_is_one_sentence(given, message):
     with pytest.raises(UsageError) as caught:
         checked_options("the tea", brew, given, ("water",))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@dataclass
+class Leaf:
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    veins: Annotated[int, Strict()] = 3
+
+
+@dataclass
+class Tree:
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    name: str
+    leaves: list[Leaf] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.name == "stone":
+            raise ValueError("a stone is no tree")
+
+
+def test_a_table_becomes_a_dataclass():
+    assert checked(Tree, {"name": "oak", "leaves": [{"veins": 5}]}, "") == Tree("oak", [Leaf(5)])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "key garden.name is missing"),
+        ({"nmae": "oak"}, "unknown key garden.nmae: 'nmae': did you mean 'name'? (there are: name"),
+        ({"name": "oak", "leaves": [{}, {"vein": 1}]}, "unknown key garden.leaves.1.vein: 'vein'"),
+        ({"name": "oak", "leaves": [{"veins": "5"}]}, "key garden.leaves.0.veins: it should be a"),
+        ({"name": "stone"}, "garden: a stone is no tree"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_one_sentence(table, message):
+    with pytest.raises(UsageError) as caught:
+        checked(Tree, table, "garden")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GROUP = "consort"
 """The group of entry points that packages declare their plug-ins in."""
-_ALGORITHMS, _DOMAINS = "consort.algorithms.registry", "consort.domains"
+_MODULES, _DOMAINS = ("consort.algorithms.registry", "consort.protection"), "consort.domains"
 _WORDS = {"datasets": "data set"}
 """What one of a kind is called in messages, where that is not the kind without its s."""
 
@@ -50,6 +50,8 @@ class Plugin:
     """What is measured besides the metrics of tasks; see `consort.training.evaluation`."""
     obfuscations: Mapping[str, str] = field(default_factory=dict)
     """Dataclasses of options; called with prepared inputs and `seed`, they return other inputs."""
+    protections: Mapping[str, str] = field(default_factory=dict)
+    """Subclasses of `Protection`; recipes give their options as `[protection.NAME]`."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """A line about each metric, for `consort list metrics`; not a place."""
 
@@ -137,7 +139,7 @@ def _line(text: str, package: str) -> str:
 def _built_in() -> list[tuple[str, Plugin]]:
     """The plug-ins of Consort itself; a folder of `domains` is found without being listed."""
     domains = pkgutil.iter_modules(import_module(_DOMAINS).__path__, f"{_DOMAINS}.")
-    modules = _ALGORITHMS, *(domain.name for domain in domains)
+    modules = *_MODULES, *(domain.name for domain in domains)
     return [("", import_module(module).plugin) for module in modules]
 
 

@@ -15,7 +15,7 @@ from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import Count
 from consort.core.plugins import find
-from consort.core.registry import did_you_mean, load_object
+from consort.core.registry import did_you_mean
 from consort.core.validation import Table, adapter, checked
 from consort.data.partition import Cut
 from consort.errors import UsageError
@@ -86,6 +86,8 @@ class Recipe:
     """Whether clients refuse models that are built to carry examples away."""
     attack: Table | None = None
     """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
+    protection: dict[str, Table] = field(default_factory=dict)
+    """By name: the options of protections that plug-ins bring."""
     verification: Table | None = None
     """If given, every evaluation verifies signatures with the features of what is scored."""
     unseen: dict[str, Table] = field(default_factory=dict)
@@ -117,6 +119,8 @@ class Recipe:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
         if self.unseen and self.verification is None:
             raise UsageError("[unseen] says who is verified in the end: add [verification]")
+        for name in self.protection.keys() & {*_OWN_KEYS}:
+            raise UsageError(f"protection.{name}: write it as [{name}]")
         if "verification" in self.evaluations:
             raise UsageError("evaluations.verification: write it as [verification]")
 
@@ -182,7 +186,9 @@ class Recipe:
         """One of the recipe's algorithms with its checked options."""
         if name not in self.algorithms:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
-        options = {k: v for k, v in self.algorithms[name].items() if k not in PROTECTIONS}
+        options = {
+            k: v for k, v in self.algorithms[name].items() if k not in (*_OWN_KEYS, "protection")
+        }
         kind = find_algorithm(str(options.pop("kind", name)))
         own = options.get("local", {})
         options["local"] = self.local | own if isinstance(own, dict) else own
@@ -193,14 +199,19 @@ class Recipe:
         """What is done around one of the recipe's algorithms, as `Federation.protected` takes it.
 
         A protection is at work if the recipe or the algorithm has its table, even an empty one.
+        Those of plug-ins come last: on clients they are wrapped around the others.
         """
-        own = self.algorithms[name]
         found = []
-        for key, place in PROTECTIONS.items():
-            common = getattr(self, key)
-            if key in own or not (common is None or common is False):
-                table = merged(common if isinstance(common, dict) else {}, own.get(key, {}))
-                found.append(checked(load_object(place), table, key))
+        tables = {key: getattr(self, key) for key in _OWN_KEYS} | self.protection
+        changes = self.algorithms[name]
+        changes = {k: changes[k] for k in _OWN_KEYS if k in changes} | changes.get("protection", {})
+        for key in tables | changes:
+            common, own = tables.get(key), changes.get(key)
+            if own is None and (common is None or common is False):
+                continue
+            table = merged(common if isinstance(common, dict) else {}, own or {})
+            where = key if key in _OWN_KEYS else f"protection.{key}"
+            found.append(checked(find("protections", key), table, where))
         return tuple(found)
 
 
@@ -212,11 +223,5 @@ def _obfuscation(table: Table) -> Obfuscation:
     return found
 
 
-PROTECTIONS = {
-    "refuse_imprints": "consort.protection.imprint:RefuseImprints",
-    "privacy": "consort.protection.dp:Privacy",
-    "secure": "consort.protection.secure.settings:Secure",
-    "robust": "consort.protection.robust:Robust",
-    "attack": "consort.attacks.poisoning:Attack",
-}
-"""The order matters: on clients, a later one is wrapped around those before it."""
+_OWN_KEYS = ("refuse_imprints", "privacy", "secure", "robust", "attack")
+"""Protections with a key of their own in recipes. The order matters: see `protections`."""

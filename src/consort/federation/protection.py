@@ -60,10 +60,14 @@ class Protection:
     it; on the server, a later one is nearer to the algorithm.
     """
 
-    table: ClassVar[str]
-    """The key of its table in recipes."""
+    table: ClassVar[str] = ""
+    """The key of its table in recipes; the name of the class in small letters, if not given."""
     alone: ClassVar[bool] = False
     """Whether clients must answer one by one, because it needs a client's state or randomness."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.table = vars(cls).get("table", cls.__name__.lower())
 
     @property
     def needs_single_answers(self) -> bool:

@@ -13,7 +13,8 @@ from torch import Tensor
 from consort.data.examples import Examples, Splits
 from consort.domains.signatures.tasks import Detection
 from consort.errors import UsageError
-from consort.experiment.assembly import assemble, prepare_run
+from consort.experiment.assembly import assemble
+from consort.experiment.preparation import prepare_run
 from consort.experiment.loading import recipe_of
 from consort.federation.federation import Federation
 from consort.federation.member import Member

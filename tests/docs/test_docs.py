@@ -54,8 +54,8 @@ from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe
 from consort.federation.protection import Protection
-from consort.results.published import Published
 from consort.results.result import Result
+from consort.results.table import Published
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.run import Run

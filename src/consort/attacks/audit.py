@@ -29,9 +29,10 @@ from consort.errors import Failure
 from consort.experiment.allocation import Seat, seats_of
 from consort.experiment.assembly import resume_run
 from consort.experiment.recipe import Obfuscation
-from consort.experiment.run_folder import read_description, written_recipe
+from consort.experiment.run_folder import written_recipe
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
+from consort.run.folder import read_description
 from consort.run.run import Run
 from consort.training.local import LocalTraining
 from consort.use.trained import reported_model

@@ -100,7 +100,7 @@ def compare(
                 observer = screen.watch(name, number, loaded.run.rounds)
                 prepare_run(loaded, name, number, folder, data, choice, observer).go()
                 folders.append(folder)
-    verdicts = judge(loaded, folders)
+    verdicts = judge(loaded.claims, list(loaded.algorithms), folders)
     finish(folders, screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):
         raise typer.Exit(1)
@@ -119,7 +119,7 @@ def resume(
     """Continue an interrupted run. The results are those of an uninterrupted one."""
     from consort.cli.show import Screen
     from consort.experiment.assembly import resume_run
-    from consort.experiment.run_folder import read_description
+    from consort.run.folder import read_description
 
     written = read_description(folder)
     with Screen(quiet, json) as screen:

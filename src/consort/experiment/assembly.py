@@ -14,10 +14,11 @@ from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.errors import Failure, UsageError
 from consort.experiment.allocation import Seat, dataset_of, seats_of
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import about_run, read_description, settle, written_recipe
+from consort.experiment.run_folder import about_run, settle, written_recipe
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import parameter_count
+from consort.run.folder import read_description
 from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.tasks import Task

@@ -15,7 +15,7 @@ from consort.core.registry import did_you_mean
 from consort.domains.signatures.dataset import ink
 from consort.domains.signatures.writer_dependent import Features
 from consort.errors import Failure, UsageError
-from consort.experiment.run_folder import read_description
+from consort.run.folder import read_description
 from consort.use.calibration import MOST_REFERENCES, similarity, threshold
 from consort.use.export import export
 from consort.use.formats import LoadedModel, read_model

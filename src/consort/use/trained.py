@@ -17,8 +17,8 @@ from consort.engines.middleware import Policed
 from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
 from consort.experiment.assembly import resume_run
-from consort.experiment.run_folder import read_description
 from consort.models.multitask import MultiTaskModel
+from consort.run.folder import read_description
 from consort.run.run import Run
 
 

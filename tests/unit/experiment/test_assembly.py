@@ -25,8 +25,9 @@ from consort.experiment.allocation import _dataset, dataset_of
 from consort.experiment.assembly import assemble, prepare_run, reassemble, resume_run
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import environment, read_description
+from consort.experiment.run_folder import environment
 from consort.results.result import Result
+from consort.run.folder import read_description
 
 VECTORS = {"name": "synthetic_vectors", "classes": 4, "examples": 120, "features": 6}
 PICTURES = {"name": "synthetic_shapes", "examples": 120, "size": 8, "shapes": 3, "textures": 2}

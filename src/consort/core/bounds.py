@@ -1,4 +1,4 @@
-"""Numbers with limits, so that a recipe with an impossible one is refused at once."""
+"""Numbers with bounds, which recipes are checked against."""
 
 from typing import Annotated
 

@@ -131,7 +131,7 @@ class Clients:
             The replies; clients that failed are left out.
 
         Raises:
-            UsageError: The method is not marked with `on_client`.
+            UsageError: If the method is not marked with `on_client`.
         """
         return Replies(dict(self.stream(method, **payload)))
 
@@ -150,7 +150,7 @@ class Clients:
             The name of each client that replied, with its reply.
 
         Raises:
-            UsageError: The method is not marked with `on_client`.
+            UsageError: If the method is not marked with `on_client`.
         """
         name = getattr(method, "__name__", str(method))
         if not is_on_client(method):
@@ -364,7 +364,7 @@ class Algorithm(Generic[S]):
         """The dataclass of the server's state: the S of `Algorithm[S]`.
 
         Raises:
-            UsageError: The class derives from `Algorithm` without a state.
+            UsageError: If the class derives from `Algorithm` without a state.
         """
         for base in cls.__mro__:
             for parent in getattr(base, "__orig_bases__", ()):

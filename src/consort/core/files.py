@@ -31,7 +31,7 @@ def held(
         way_out: What a user can do if the folder is locked, for the error message.
 
     Raises:
-        UsageError: Another process has locked the folder.
+        UsageError: If another process has locked the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / lock).open("w") as file:
@@ -90,7 +90,7 @@ def load(path: Path, records: Mapping[str, type] = {}) -> Any:
         records: The dataclasses that may occur in the value, by name.
 
     Raises:
-        Failure: The file is damaged, or was written by another version of the algorithm.
+        Failure: If the file is damaged, or was written by another version of the algorithm.
     """
     try:
         return decode(read_checked(path), records)
@@ -107,7 +107,7 @@ def read_checked(path: Path) -> bytes:
         path: The file.
 
     Raises:
-        Failure: The file is damaged.
+        Failure: If the file is damaged.
     """
     content = path.read_bytes()
     digest, data = content[:_DIGEST], content[_DIGEST:]

@@ -143,7 +143,7 @@ class OnlyMeans(Mapping[str, Any]):
             clients: The clients whose replies are averaged.
 
         Raises:
-            UsageError: This mean is not known.
+            UsageError: If this mean is not known.
         """
 
 
@@ -198,9 +198,9 @@ class Replies(Mapping[str, Payload]):
                 weights.
 
         Raises:
-            NoReplies: No client replied.
-            UsageError: The sum of the weights is not positive, or the `Params` differ in names or
-                shapes.
+            NoReplies: If no client replied.
+            UsageError: If the sum of the weights is not positive, or the `Params` differ in names
+                or shapes.
         """
         if not self._contents:
             raise NoReplies(f"no client answered, so there is no mean of {key!r}")

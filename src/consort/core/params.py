@@ -108,7 +108,7 @@ class Params(Mapping[str, Tensor]):
             whole: Whether running statistics may be among the tensors even if they are not sent.
 
         Raises:
-            UsageError: The module lacks one of the names, or its tensor has another shape.
+            UsageError: If the module lacks one of the names, or its tensor has another shape.
         """
         live = everything(module) if whole else slots(module)
         targets = []
@@ -208,7 +208,7 @@ class Params(Mapping[str, Tensor]):
             other: `Params` of the same names and shapes.
 
         Raises:
-            UsageError: The names or shapes differ.
+            UsageError: If the names or shapes differ.
         """
         return math.fsum(
             float(torch.dot(a, b))
@@ -267,8 +267,9 @@ def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Par
         weights: The weight of each item; equal weights if None.
 
     Raises:
-        NoReplies: There are no items.
-        UsageError: The sum of the weights is not positive, or the items differ in names or shapes.
+        NoReplies: If there are no items.
+        UsageError: If the sum of the weights is not positive, or the items differ in names or
+            shapes.
     """
     if not items:
         raise NoReplies("there is nothing to average")
@@ -288,7 +289,7 @@ def weighted_sum(items: Sequence[Params], weights: Sequence[float]) -> Params:
         weights: The weight of each item.
 
     Raises:
-        UsageError: The items differ in names or shapes.
+        UsageError: If the items differ in names or shapes.
     """
     first, *rest = items
     sums = list(_each(torch._foreach_mul, first._values(), weights[0]))

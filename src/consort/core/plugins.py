@@ -35,7 +35,7 @@ class Plugin:
     """The names that a package brings, by kind, each with its place: "module:object".
 
     Raises:
-        UsageError: A place is not of the form "module:object".
+        UsageError: If a place is not of the form "module:object".
     """
 
     algorithms: Mapping[str, str] = field(default_factory=dict)
@@ -84,8 +84,8 @@ def entries(kind: str) -> dict[str, Entry]:
         The place and package of each name.
 
     Raises:
-        UsageError: A package's plug-in cannot be imported or is no `Plugin`, or two packages bring
-            the same name.
+        UsageError: If a package's plug-in cannot be imported or is no `Plugin`, or two packages
+            bring the same name.
     """
     found: dict[str, Entry] = {}
     for package, plugin in (*_built_in(), *_installed()):
@@ -104,7 +104,7 @@ def find(kind: str, name: str) -> Any:
         name: The name that a recipe uses, or a place: `package.module:object` or `file.py:object`.
 
     Raises:
-        UsageError: The name is unknown, or the object cannot be imported.
+        UsageError: If the name is unknown, or the object cannot be imported.
     """
     if ":" in name:
         return load_object(name)

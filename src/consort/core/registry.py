@@ -36,7 +36,7 @@ def check_name(client: str) -> None:
         client: The name.
 
     Raises:
-        UsageError: It contains other characters than letters, digits, '.', '_' and '-'.
+        UsageError: If it contains other characters than letters, digits, '.', '_' and '-'.
     """
     if not re.fullmatch(r"[\w-][\w.-]*", client):
         raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
@@ -49,7 +49,7 @@ def load_object(place: str) -> Any:
         place: Where it is, as `package.module:name` or `file.py:name`.
 
     Raises:
-        UsageError: There is no such module, file or object, or it cannot be imported.
+        UsageError: If there is no such module, file or object, or it cannot be imported.
     """
     module_name, _, name = place.partition(":")
     is_file = module_name.endswith(".py")

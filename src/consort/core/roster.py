@@ -62,7 +62,7 @@ class Roster:
             *roles: The parts of the model that must be common; the whole model if none is given.
 
         Raises:
-            UsageError: The models of two clients differ in these parts.
+            UsageError: If the models of two clients differ in these parts.
         """
         first, *others = self._representatives()
         common = self._part(first, roles)
@@ -82,7 +82,7 @@ class Roster:
             The usual initial weights, followed by other random draws.
 
         Raises:
-            UsageError: The models of two clients differ.
+            UsageError: If the models of two clients differ.
         """
         common = self.shared()
         return [common, *(self.draw(self.ids[0], number) for number in range(1, count))]

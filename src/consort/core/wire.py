@@ -40,7 +40,7 @@ def pack(value: Any, tensors: list[Tensor], known: dict[int, int] | None = None)
         The value as JSON values, with the position in `tensors` in place of each tensor.
 
     Raises:
-        Refused: The value holds something else.
+        Refused: If the value holds something else.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -77,7 +77,7 @@ def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type]
         records: The dataclasses that may occur, by name; no others are created.
 
     Raises:
-        Refused: The skeleton holds something else.
+        Refused: If the skeleton holds something else.
     """
     if isinstance(skeleton, list):
         return [unpack(item, tensors, records) for item in skeleton]
@@ -106,7 +106,7 @@ def encode(value: Any, once: bool = False) -> bytes:
             may have different bytes.
 
     Raises:
-        Refused: The value holds something that cannot be sent.
+        Refused: If the value holds something that cannot be sent.
     """
     tensors: list[Tensor] = []
     skeleton = json.dumps(pack(value, tensors, {} if once else None), separators=(",", ":"))
@@ -125,7 +125,7 @@ def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
         records: The dataclasses that may occur, by name; no others are created.
 
     Raises:
-        Refused: The bytes are damaged, or hold something else.
+        Refused: If the bytes are damaged, or hold something else.
     """
     try:
         (length,) = struct.unpack_from("<Q", data)
@@ -150,7 +150,7 @@ def tensors_in(value: Any) -> list[NamedTensor]:
         value: The payload.
 
     Raises:
-        Refused: The payload holds something that is neither a tensor nor a plain value.
+        Refused: If the payload holds something that is neither a tensor nor a plain value.
     """
     found: list[NamedTensor] = []
     _collect(value, found)
@@ -180,8 +180,8 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
         shapes: The shape of each parameter of the model.
 
     Raises:
-        Refused: A value is NaN or infinite, or a parameter does not match the model in name, shape
-            or type.
+        Refused: If a value is NaN or infinite, or a parameter does not match the model in name,
+            shape or type.
     """
     floating = []
     for name, tensor in tensors:

@@ -21,7 +21,7 @@ class Examples:
     """Inputs with the targets of each task; row i of every tensor belongs to example i.
 
     Raises:
-        ValueError: A task has more or fewer targets than there are inputs.
+        ValueError: If a task has more or fewer targets than there are inputs.
 
     Examples:
         >>> import torch

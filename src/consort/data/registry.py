@@ -30,8 +30,8 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
         **options: The options of the data set.
 
     Raises:
-        UsageError: There is no such data set or option, a value is wrong, or the function does not
-            return a `Dataset`.
+        UsageError: If there is no such data set or option, a value is wrong, or the function does
+            not return a `Dataset`.
     """
     from consort.data.dataset import Dataset
 

@@ -47,7 +47,7 @@ class Federation:
         evaluation_ids: The clients that are evaluated; those that are trained if empty.
 
     Raises:
-        UsageError: There is no client, or a name cannot be the name of a folder.
+        UsageError: If there is no client, or a name cannot be the name of a folder.
 
     Examples:
         >>> import torch
@@ -168,7 +168,7 @@ class Federation:
                 clients' models.
 
         Raises:
-            UsageError: The table is wrong.
+            UsageError: If the table is wrong.
         """
         spec = ModelSpec.of(table) if table else self._smallest()
         if spec not in self._accompanied:
@@ -199,7 +199,7 @@ class Federation:
             present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: A protection does not suit the algorithm or a client.
+            UsageError: If a protection does not suit the algorithm or a client.
         """
         for protection in self.protections:
             protection.check(self, algorithm, present)
@@ -213,7 +213,7 @@ class Federation:
             algorithm: The algorithm that is to be run.
 
         Raises:
-            UsageError: The protection does not suit a client.
+            UsageError: If the protection does not suit a client.
         """
         for client in self.client_ids:
             protection.check_client(self, client, algorithm)
@@ -229,8 +229,8 @@ class Federation:
         The real clients are only evaluated.
 
         Raises:
-            UsageError: The clients differ in architecture or tasks, or one has the name of the new
-                client.
+            UsageError: If the clients differ in architecture or tasks, or one has the name of the
+                new client.
         """
         kinds: dict[Hashable, str] = {}
         for name, member in self.members.items():

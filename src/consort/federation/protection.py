@@ -101,7 +101,7 @@ class Protection:
             present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: The protection does not suit the federation or the algorithm.
+            UsageError: If the protection does not suit the federation or the algorithm.
         """
 
     def check_client(self, federation: Federation, client: str, algorithm: Algorithm[Any]) -> None:
@@ -113,7 +113,7 @@ class Protection:
             algorithm: The algorithm that is to be run.
 
         Raises:
-            UsageError: The protection does not suit the client, or a package that it needs is
+            UsageError: If the protection does not suit the client, or a package that it needs is
                 missing.
         """
 

@@ -61,7 +61,7 @@ class ModelSpec:
             table: The name of the encoder and its options.
 
         Raises:
-            UsageError: There is no name, no such encoder or option, or a value is wrong.
+            UsageError: If there is no name, no such encoder or option, or a value is wrong.
         """
         given = dict(table)
         if "name" not in given:
@@ -95,7 +95,7 @@ def build(
         batchnorm: What happens to the running statistics of BatchNorm: see `MultiTaskModel`.
 
     Raises:
-        UsageError: The encoder does not suit the example or a task.
+        UsageError: If the encoder does not suit the example or a task.
     """
     from consort.models.multitask import MultiTaskModel
 

@@ -71,7 +71,7 @@ class History:
             length: A length that `flush` returned.
 
         Raises:
-            Failure: The file is shorter than that.
+            Failure: If the file is shorter than that.
         """
         self._waiting.clear()
         if self.path is None:

@@ -38,7 +38,8 @@ class Run:
     """One run of an algorithm on a federation.
 
     Raises:
-        UsageError: A protection does not suit the algorithm or a client, or data cannot be pooled.
+        UsageError: If a protection does not suit the algorithm or a client, or data cannot be
+            pooled.
 
     Examples:
         >>> import torch
@@ -86,8 +87,8 @@ class Run:
             The history of all rounds.
 
         Raises:
-            UsageError: Another process uses the folder.
-            Failure: A client failed and the schedule says `stop`, or a saved file is damaged.
+            UsageError: If another process uses the folder.
+            Failure: If a client failed and the schedule says `stop`, or a saved file is damaged.
         """
         self.federation.compute.apply()
         with ExitStack() as stack:
@@ -114,7 +115,8 @@ class Run:
             such checkpoint.
 
         Raises:
-            Failure: The checkpoint is damaged, or was written by another version of the algorithm.
+            Failure: If the checkpoint is damaged, or was written by another version of the
+                algorithm.
         """
         found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
         if len(found) <= back:

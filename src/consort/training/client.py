@@ -30,6 +30,21 @@ class Client:
     architecture (and this client's own BatchNorm statistics, where they are local), in training
     mode, without gradients, whatever was called before. What must outlive the call goes into
     `state` or into the answer.
+
+    Examples:
+        >>> import torch
+        >>> from torch import Generator
+        >>> from consort import Classification, Client, Examples, MultiTaskModel, Splits
+        >>> examples = Examples(torch.eye(4), {"place": torch.arange(4)})
+        >>> splits = Splits(examples, examples, examples)
+        >>> model = MultiTaskModel(torch.nn.Identity(), {"place": torch.nn.Linear(4, 4)})
+        >>> tasks = {"place": Classification(4)}
+        >>> client = Client("bank-1", model, tasks, splits, {}, Generator(), round=1, rounds=10)
+        >>> client.examples
+        4
+        >>> client.state["calls"] = client.state.get("calls", 0) + 1
+        >>> sorted(client.score())
+        ['test', 'validation']
     """
 
     id: str

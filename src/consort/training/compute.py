@@ -15,7 +15,13 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 @dataclass(frozen=True)
 class Compute:
-    """How numbers are computed; the same settings give the same bits on every engine."""
+    """How numbers are computed; the same settings give the same bits on every engine.
+
+    Examples:
+        >>> from consort import Compute
+        >>> Compute(threads=2).channels_last
+        True
+    """
 
     threads: Count = 1
     """Threads per client; more than one is slower for small models."""

@@ -46,7 +46,14 @@ class Trained:
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Mini-batch training on one client's data; every call starts with a new optimiser."""
+    """Mini-batch training on one client's data; every call starts with a new optimiser.
+
+    Examples:
+        >>> from consort import LocalTraining
+        >>> local = LocalTraining(epochs=5, lr=0.1, schedule="exponential", decay=0.5)
+        >>> [local.rate(round, rounds=3) for round in (1, 2, 3)]
+        [0.1, 0.05, 0.025]
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 

@@ -37,6 +37,19 @@ def task_losses(client: Client, batch: Examples) -> dict[str, Tensor]:
 
     Returns:
         The losses by task.
+
+    Examples:
+        >>> import torch
+        >>> from torch import Generator
+        >>> from consort import Classification, Client, Examples, MultiTaskModel, Splits
+        >>> from consort import task_losses
+        >>> examples = Examples(torch.eye(4), {"place": torch.arange(4)})
+        >>> splits = Splits(examples, examples, examples)
+        >>> model = MultiTaskModel(torch.nn.Identity(), {"place": torch.nn.Linear(4, 4)})
+        >>> tasks = {"place": Classification(4)}
+        >>> client = Client("bank-1", model, tasks, splits, {}, Generator(), round=1, rounds=10)
+        >>> list(task_losses(client, examples))
+        ['place']
     """
     model = client.model
     features = model.encoder(batch.inputs)
@@ -105,6 +118,13 @@ def pull_towards(anchor: Params, strength: float) -> Adjust:
 
     Returns:
         A function for `LocalTraining.run(adjust=...)`.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Params, pull_towards
+        >>> adjust = pull_towards(Params({"w": torch.tensor([1.0])}), strength=0.5)
+        >>> adjust(["w"], [torch.tensor([3.0])], [torch.tensor([10.0])])
+        [tensor([11.])]
     """
 
     def adjust(
@@ -126,6 +146,13 @@ def shift_by(direction: Params) -> Adjust:
 
     Returns:
         A function for `LocalTraining.run(adjust=...)`.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Params, shift_by
+        >>> adjust = shift_by(Params({"w": torch.tensor([1.0])}))
+        >>> adjust(["w"], [torch.tensor([3.0])], [torch.tensor([10.0])])
+        [tensor([11.])]
     """
 
     def adjust(names: Sequence[str], _: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.plugins import find
 from consort.core.registry import did_you_mean, load_object
 from consort.data.partition import Cut
@@ -40,7 +40,7 @@ class Group:
 
     name: str
     """The name of the group, from which the names of its clients are made."""
-    count: Count
+    count: PositiveInt
     """The number of clients."""
     data: Table | None = None
     """The data set and its options."""
@@ -85,7 +85,7 @@ class Recipe:
     """The title of the report."""
     about: str = ""
     """A description for the report."""
-    clients: Count | None = None
+    clients: PositiveInt | None = None
     """The number of clients, if there are no groups."""
     groups: list[Group] = field(default_factory=list)
     """Clients of several kinds, in place of `clients`."""
@@ -121,7 +121,7 @@ class Recipe:
     """By name: users that are verified after the last round and that no client trains on."""
     evaluations: dict[str, Table] = field(default_factory=dict)
     """The options of further evaluations of plug-ins, by name."""
-    average_rounds: Count = 1
+    average_rounds: PositiveInt = 1
     """The number of last rounds over which final values in tables and claims are averaged."""
     seeds: list[int] = field(default_factory=lambda: [0])
     """The seeds; every algorithm is run once per seed."""

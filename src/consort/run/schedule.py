@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.core.bounds import Count, CountOrNone, Probability, Share
+from consort.core.bounds import Fraction, NonNegativeInt, PositiveInt, Probability
 from consort.engines.middleware import ErrorPolicy
 
 
@@ -22,13 +22,13 @@ class Schedule:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    rounds: Count = 10
+    rounds: PositiveInt = 10
     """The number of rounds."""
-    participation: Share = 1.0
+    participation: Fraction = 1.0
     """The share of the clients that take part in each round."""
-    evaluate_every: CountOrNone = 1
+    evaluate_every: NonNegativeInt = 1
     """Rounds from one evaluation to the next; 0 evaluates only after the last round."""
-    tuning_epochs: CountOrNone = 0
+    tuning_epochs: NonNegativeInt = 0
     """Epochs of local fine-tuning after which evaluations score the model again, as `tuned`."""
     dropout: Probability = 0.0
     """Simulated: the probability that a client cannot be reached in a round."""
@@ -36,5 +36,5 @@ class Schedule:
     """Simulated: the probability that a client replies too late in a round."""
     on_error: ErrorPolicy = "stop"
     """What happens when a client fails: `stop` the run, `skip` the client, or `retry`."""
-    retries: CountOrNone = 2
+    retries: NonNegativeInt = 2
     """How often `retry` repeats a call before the run stops."""

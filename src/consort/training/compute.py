@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -23,7 +23,7 @@ class Compute:
         True
     """
 
-    threads: Count = 1
+    threads: PositiveInt = 1
     """Threads per client; more than one is slower for small models."""
     channels_last: bool = True
     """Whether images and convolutions are stored with channels last, which is faster on CPUs."""

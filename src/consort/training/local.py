@@ -11,7 +11,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from consort.core.bounds import Count, CountOrNone, NotNegative, Positive, Probability
+from consort.core.bounds import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+)
 from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.errors import Failure
@@ -57,27 +63,27 @@ class LocalTraining:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    epochs: Count = 1
+    epochs: PositiveInt = 1
     """The number of passes over the training examples."""
-    steps: Count | None = None
+    steps: PositiveInt | None = None
     """The number of steps in all, in the place of `epochs`."""
-    batch: Count = 32
+    batch: PositiveInt = 32
     """The number of examples in a batch."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """The optimiser."""
-    lr: NotNegative = 0.01
+    lr: NonNegativeFloat = 0.01
     """The learning rate."""
     momentum: Probability = 0.0
     """The momentum of SGD."""
-    weight_decay: NotNegative = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """The weight decay."""
-    clip: Positive | None = None
+    clip: PositiveFloat | None = None
     """The largest norm of a step's gradient."""
     schedule: Literal["constant", "cosine", "exponential"] = "constant"
     """How the learning rate changes over the rounds."""
-    warmup: CountOrNone = 0
+    warmup: NonNegativeInt = 0
     """The number of rounds over which the learning rate grows linearly."""
-    decay: Positive = 0.99
+    decay: PositiveFloat = 0.99
     """The factor per round of the exponential schedule."""
     task_weights: dict[str, float] = field(default_factory=dict)
     """The weight of each task's loss in the sum; 1 for a task that is not listed."""

@@ -16,7 +16,7 @@ from torch import Generator, nn
 
 from consort.aggregation.robust import clipped
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Positive
+from consort.core.bounds import PositiveFloat
 from consort.core.messages import Payload, State
 from consort.core.params import Params
 from consort.errors import Failure, UsageError
@@ -41,9 +41,9 @@ class Privacy(Protection):
 
     level: Literal["client", "example"]
     """`client`: every answer is clipped and gets noise; `example`: every step of training."""
-    clip: Positive = 1.0
+    clip: PositiveFloat = 1.0
     """Largest length of an answer's update, or of one example's gradient."""
-    noise: Positive = 1.0
+    noise: PositiveFloat = 1.0
     """Deviation of the noise, in units of `clip`."""
     delta: Annotated[float, Strict(), Gt(0), Lt(1)] = 1e-5
     """The probability with which epsilon may not hold."""

@@ -14,8 +14,8 @@ from consort.data.examples import Examples, Splits
 from consort.domains.signatures.tasks import Detection
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
-from consort.experiment.preparation import prepare_run
 from consort.experiment.loading import recipe_of
+from consort.experiment.preparation import prepare_run
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import ModelSpec

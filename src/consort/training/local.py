@@ -258,8 +258,11 @@ class LocalTraining:
     def check(self, tasks: Mapping[str, Task]) -> None:
         """Refuses options that do not fit together or that these tasks do not know.
 
+        Args:
+            tasks: The tasks of a client.
+
         Raises:
-            UsageError: Training with these options would fail.
+            UsageError: If training with these options would fail.
         """
         make_optimizer(self.optimizer, self.momentum, self.weight_decay)
         if self.balance:

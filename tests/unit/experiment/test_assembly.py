@@ -454,6 +454,5 @@ def test_wrong_obfuscations_are_named():
         recipe_of({**FINGERS, "obfuscation": [{"beta": 1.5}]}, "here")
     pictures = {"name": "synthetic_images", "per_class": 3}
     cut = {"min_examples": 3}
-    federation = loaded(data=pictures, partition=cut, obfuscation={}, model={"name": "cnn4"})
     with pytest.raises(UsageError, match="obfuscation needs images with values from 0 to 1"):
-        federation.data("client-0")
+        loaded(data=pictures, partition=cut, obfuscation={}, model={"name": "cnn4"})

@@ -1,12 +1,14 @@
 # make demo   installs Consort and runs a demonstration with heterogeneous clients
 # make test   installs what the tests need and runs all checks
+# make docs   builds the documentation into site/
 VENV ?= .venv
 PYTHON ?= python3
 PIP = $(VENV)/bin/pip install --quiet --constraint constraints.txt
 export HF_HUB_OFFLINE = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
+export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: demo setup setup-test browser lint types test benchmarks clean
+.PHONY: demo setup setup-test browser lint types test docs benchmarks clean
 
 demo: setup
 	$(VENV)/bin/consort demo
@@ -42,8 +44,15 @@ types: setup-test
 test: lint types
 	$(VENV)/bin/pytest -n 2
 
+docs: $(VENV)/.installed-docs
+	$(VENV)/bin/mkdocs build --strict
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 benchmarks: setup-test
 	for script in overhead many_clients engines startup fedfew fedmh dense privacy; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis

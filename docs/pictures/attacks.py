@@ -1,4 +1,4 @@
-"""Draws attacks.png: what attackers make of invented fingerprints, with and without defences.
+"""Draws attacks.png: what attackers make of generated fingerprints, with and without defences.
 
 python docs/pictures/attacks.py
 """

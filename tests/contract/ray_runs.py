@@ -22,22 +22,30 @@ from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.federation.federation import Federation
 from consort.protection.secure.settings import Secure
 from consort.run.run import Run
+from consort.training.compute import Compute
 
 CLIENTS = 3
 SECURE = " with secure aggregation"
+COUNTING = " with counted operations"
 RAY = EngineChoice(EngineName.ray, 2)
 
 
 def federation(name: str) -> Federation:
     """Clients whose BatchNorm statistics are their own, so that all of them remember something."""
     entries("models")["rough"] = Entry(f"{Rough.__module__}:{Rough.__name__}")
-    members = tiny_federation(CLIENTS, model=ROUGH, batchnorm="local")
+    compute = Compute(count_flops=name.endswith(COUNTING))
+    members = tiny_federation(CLIENTS, model=ROUGH, batchnorm="local", compute=compute)
     return members.protected(*([Secure()] if name.endswith(SECURE) else []))
+
+
+def algorithm_in(name: str) -> str:
+    """The algorithm's own name, without what it is run with."""
+    return name.partition(" with ")[0]
 
 
 def rebuild(name: str) -> tuple[Federation, Algorithm[Any]]:
     """The same on the far side."""
-    algorithm = make(name.removesuffix(SECURE), CLIENTS)
+    algorithm = make(algorithm_in(name), CLIENTS)
     members = federation(name)
     return members.pooled() if algorithm.pools_data else members, algorithm
 
@@ -47,10 +55,11 @@ def compare(name: str, folder: Path) -> None:
     start = partial(RAY.start, origin=Origin(f"{__name__}:rebuild", {"name": name}))
 
     def run(place: str, **settings: Any) -> Run:
-        return run_of(name.removesuffix(SECURE), folder / place, federation(name), **settings)
+        return run_of(algorithm_in(name), folder / place, federation(name), **settings)
 
     alone = finish(run("alone"))
     assert len(alone.rows) > 0
+    assert any(row.metric == "flops" for row in alone.rows) == name.endswith(COUNTING)
     assert_same_outcome(finish(run("ray", engine=start)), alone)
     run("both", engine=start).go()
     (folder / "both" / "round-000003.ckpt").unlink()

@@ -34,6 +34,7 @@ from consort.engines.flower import Flower, Ledger
 from consort.experiment.loading import load_recipe, recipe_of
 from consort.experiment.preparation import prepare_run
 from consort.experiment.tables import merged
+from consort.run.history import History
 from consort.run.observer import Observer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
@@ -84,6 +85,7 @@ def study(folder: Path) -> Path:
     path = folder / "study.toml"
     path.write_text(
         STUDY
+        + "[compute]\ncount_flops = true\n"
         + "\n".join(f"[algorithms.{n}]\n{OPTIONS.get(n, '')}" for n in (*REPRESENTATIVE, SECURED))
     )
     return path
@@ -105,6 +107,7 @@ def far_and_near(
     prepare_run(near, name, 0, folder / "near").go()
 
     assert len(measured(folder / "far")) > 10
+    assert any(row.metric == "flops" and row.value for row in History(folder / "far/history.jsonl"))
     assert measured(folder / "far") == measured(folder / "near")
     assert server_bytes(folder / "far") == server_bytes(folder / "near")
     session = Ledger.open(folder / "far" / "exchanges.json").session

@@ -74,6 +74,15 @@ def test_clients_far_away_add_their_noise_too(tmp_path):
     assert any(row.metric == "epsilon" for row in noisy.rows)
 
 
+def test_operations_of_clients_far_away_are_counted(tmp_path):
+    settings = {"compute": {"count_flops": True}}
+    counted = far("fedavg", tmp_path / "far", **settings)
+    assert_same_outcome(counted, near("fedavg", tmp_path / "near", **settings))
+    flops = [row.value for row in counted.rows if row.metric == "flops"]
+    assert len(flops) == 2 * len(NAMES)
+    assert all(value > 0 for value in flops)
+
+
 def test_nor_does_a_model_with_batchnorm_that_stays_local(tmp_path, monkeypatch):
     settings = {"batchnorm": "local", "run": {"rounds": 3, "participation": 0.5}}
     assert_same_outcome(

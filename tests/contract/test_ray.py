@@ -18,7 +18,8 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'fedconsort
 def test_every_algorithm_agrees_with_one_process():
     """One test for all, because all share one Ray."""
     libraries = find_spec("Crypto") and find_spec("cryptography")
-    names = [*NAMES, *(["fedavg with secure aggregation"] if libraries else [])]
+    secure = ["fedavg with secure aggregation"] if libraries else []
+    names = [*NAMES, "fedavg with counted operations", *secure]
     command = [sys.executable, "-m", "tests.contract.ray_runs", *names]
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root), *filter(None, sys.path)])

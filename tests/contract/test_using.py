@@ -6,8 +6,8 @@ import pytest
 from tests.contract.helpers import ROUGH, every_algorithm, finish, run_of
 from tests.helpers import assert_same, tiny_federation
 
+from consort.run.reported import reported_model
 from consort.training.scoring import score
-from consort.use.trained import reported_model
 
 
 @every_algorithm

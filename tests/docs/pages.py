@@ -17,7 +17,7 @@ Table = list[list[str]]
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced piece of a page; `title` is what follows the language: a file name, `fragment`, …"""
+    """A fenced piece of a page; `title` is a file name, `output`, a place or empty."""
 
     language: str
     title: str
@@ -43,7 +43,8 @@ class Page:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        found = re.findall(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        fence = r"^```(\w+)(?: title=\"([^\"\n]+)\")?\n(.*?)^```$"
+        found = re.findall(fence, self.text, re.MULTILINE | re.DOTALL)
         return [Block(*parts) for parts in found]
 
     @property
@@ -71,10 +72,10 @@ class Page:
         return [folder / block.title for block in files]
 
     def programs(self) -> Iterator[tuple[str, str]]:
-        """Every complete program with what it prints, if the page shows that."""
+        """Every Python file with what it prints, if the page shows that."""
         for block, after in pairwise([*self.blocks, Block("", "", "")]):
-            if block.language == "python" and not block.title:
-                yield block.text, after.text if after.title == "output" else ""
+            if block.language == "python" and block.is_file:
+                yield block.title, after.text if after.title == "output" else ""
 
     def commands(self) -> Iterator[list[str]]:
         """The words of every command that the page names or shows."""
@@ -99,7 +100,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
 
 
-PAGES = [Page(path) for path in [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]]
+PAGES = [Page(path) for path in [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]]
 
 
 def page(name: str) -> Page:

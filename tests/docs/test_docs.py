@@ -6,6 +6,8 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import pkgutil
+import re
 import runpy
 import sys
 import tomllib
@@ -51,8 +53,8 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe
-from consort.results.published import Published
 from consort.results.result import Result
+from consort.results.table import Published
 from consort.run.history import History
 from consort.run.run import Run
 from consort.run.schedule import Schedule
@@ -123,7 +125,24 @@ def test_relative_links_lead_somewhere(page):
 
 def test_the_index_leads_to_every_page():
     targets = {(ROOT / "docs" / link).resolve() for link in page("index.md").links}
-    assert targets >= {page.path for page in PAGES} - {page("index.md").path}
+    front_doors = {page("index.md").path, page("README.md").path}
+    assert targets >= {page.path for page in PAGES} - front_doors
+
+
+@every_page
+def test_modules_and_files_that_are_named_exist(page):
+    for name in quoted(page.prose):
+        if re.fullmatch(r"[\w/]+/\w+\.py", name):
+            assert (ROOT / name).is_file() or (ROOT / "src" / name).is_file(), name
+        elif re.fullmatch(r"consort(\.\w+)+", name):
+            assert pkgutil.resolve_name(name), name
+
+
+@every_page
+def test_every_fence_is_understood(page):
+    """A misspelt title would hide a block from the other tests, and break the page of the site."""
+    fences = [line for line in page.text.splitlines() if line.startswith("```")]
+    assert len(fences) == 2 * len(page.blocks)
 
 
 @every_page
@@ -142,8 +161,7 @@ def test_code_compiles_and_recipes_load(page, desk):
 def test_programs_print_what_the_page_says(page, desk, capsys):
     page.lay_out(desk)
     for program, printed in page.programs():
-        (desk / "program.py").write_text(program)
-        runpy.run_path("program.py", run_name="__main__")
+        runpy.run_path(program, run_name="__main__")
         assert not printed or capsys.readouterr().out == printed
 
 
@@ -169,7 +187,7 @@ def test_options_that_are_named_alone_belong_to_some_command(page):
     every = [*COMMANDS.values(), *(command for group in groups for command in group.values())]
     known = {o for command in every for param in command.params for o in param.opts}
     named = {words.split()[0] for words in quoted(page.prose) if words.startswith("--")}
-    assert named <= known | {"--debug"}
+    assert named <= known | {"--debug", "--help"}
 
 
 @pytest.mark.parametrize("path", DOCTESTED, ids=lambda path: path.stem)
@@ -180,31 +198,50 @@ def test_examples_in_docstrings_are_right(path):
     assert not found.failed
 
 
-# README
+# README and first steps
 
 
-def test_readme_names_every_command():
-    table, *_ = tables(page("README.md").section("The command"))
-    assert {cells[0].split()[1].strip("`") for cells in table} == set(COMMANDS)
+def test_the_example_in_the_readme_has_fifteen_lines():
+    (program,) = (b.text for b in page("README.md").blocks if b.title == "two_tasks.py")
+    assert len([line for line in program.splitlines() if line]) <= 15
 
 
-def test_readme_names_every_algorithm():
-    named = quoted(page("README.md").section("State of things"))
-    assert sorted(named) == sorted(algorithm_places())
+def test_the_home_page_has_the_example_of_the_readme():
+    assert [b for b in page("README.md").blocks if b.title in ("two_tasks.py", "output")] == [
+        b for b in page("index.md").blocks if b.title in ("two_tasks.py", "output")
+    ]
 
 
 def test_readme_names_the_algorithms_of_the_demonstration():
     recipe = load_recipe(find_recipe("demo"))
-    assert set(recipe.algorithms) <= set(quoted(page("README.md").section("Start")))
+    assert set(recipe.algorithms) <= set(quoted(page("README.md").text))
 
 
-def test_readme_shows_the_table_of_the_demonstration():
-    (shown,) = (b.text for b in page("README.md").blocks if b.language == "text")
-    recipe = load_recipe(find_recipe("demo"))
-    assert recipe.title in shown
-    lines = [line.split() for line in shown.splitlines() if line.startswith("│")]
-    expected = [(name, metric) for name in recipe.algorithms for metric in ("accuracy", "eer")]
-    assert [(line[1], line[3]) for line in lines] == expected
+def test_readme_counts_the_algorithms():
+    count = len(algorithm_places())
+    assert f"{count} algorithms are included" in page("README.md").text
+    (comparison,) = tables(page("README.md").text)
+    assert [cells[1] for cells in comparison if cells[0] == "algorithms included"] == [str(count)]
+
+
+def test_every_command_is_listed():
+    (table,) = tables(page("commands.md").text)
+    assert {cells[0].split()[1].strip("`") for cells in table} == set(COMMANDS)
+
+
+def test_commands_show_their_help(capsys):
+    named = {
+        command for page in PAGES for tool, command, *_ in page.commands() if tool == "consort"
+    }
+    for command in named:
+        app([command, "--help"], prog_name="consort", standalone_mode=False)
+        assert f"consort {command}" in capsys.readouterr().out
+
+
+def test_every_extra_is_explained():
+    (_, extras) = tables(page("index.md").text)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {cells[0].strip("`") for cells in extras} == set(project["optional-dependencies"])
 
 
 def test_fedavg_in_the_readme_is_fedavg(desk):
@@ -219,8 +256,8 @@ def test_fedavg_in_the_readme_is_fedavg(desk):
     assert_same(outcomes[1], outcomes[3])
 
 
-def test_the_recipe_in_the_readme_runs(desk):
-    page("README.md").lay_out(desk)
+def test_the_recipe_of_the_first_federation_runs(desk):
+    page("first-federation.md").lay_out(desk)
     changes = ["--set", "run.rounds=1", "--seeds", "1"]
     app(["compare", "writers.toml", *changes], standalone_mode=False)
     assert Path("runs/writers/report.html").is_file()
@@ -379,7 +416,7 @@ def test_every_key_of_a_recipe_is_explained(heading):
 def test_a_key_that_is_not_explained_is_an_error(table, desk):
     page("recipes.md").lay_out(desk)
     with pytest.raises(UsageError, match="sonnet"):
-        assemble(load_recipe(Path("unlike.toml"), changes=[f"{table}sonnet=18"]), 0, None)
+        assemble(load_recipe(Path("two_kinds.toml"), changes=[f"{table}sonnet=18"]), 0, None)
 
 
 def test_verification_is_explained_in_full():
@@ -395,7 +432,7 @@ def test_verification_is_explained_in_full():
 
 def test_a_scale_and_changes_are_laid_over_the_recipe(desk):
     page("recipes.md").lay_out(desk)
-    recipe = load_recipe(Path("unlike.toml"), "desk", ["local.lr=0.01"])
+    recipe = load_recipe(Path("two_kinds.toml"), "desk", ["local.lr=0.01"])
     assert recipe.run.rounds == 2
     assert recipe.algorithm("local_only").local == LocalTraining(lr=0.01)
     assert recipe.algorithm("fedper").local == LocalTraining(lr=0.01, epochs=2)

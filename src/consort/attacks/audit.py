@@ -29,9 +29,9 @@ from consort.experiment.opening import OpenedRun, open_run
 from consort.experiment.recipe import Obfuscation
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
+from consort.run.reported import reported_model
 from consort.run.run import Run
 from consort.training.local import LocalTraining
-from consort.use.trained import reported_model
 
 VICTIMS = 2
 """The number of clients to attack, from the first; the others send the same kinds of messages."""

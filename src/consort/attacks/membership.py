@@ -95,7 +95,13 @@ def auc_interval(auc: float, members: int, others: int) -> tuple[float, float]:
 
 
 def auc_standard_error(areas: Scores, members: int, others: int) -> Scores:
-    """Hanley and McNeil's standard errors of AUCs, in the form that Newcombe's method uses."""
+    """Hanley and McNeil's standard errors of AUCs, in the form that Newcombe's method uses.
+
+    Args:
+        areas: The AUCs.
+        members: The number of members.
+        others: The number of other examples.
+    """
     more = (members + others) / 2 - 1
     shape = 1 + more * (1 - areas) / (2 - areas) + more * areas / (1 + areas)
     errors: Scores = np.sqrt(areas * (1 - areas) * shape / (members * others))
@@ -143,7 +149,16 @@ def log_odds(losses: Scores) -> Scores:
 
 @torch.inference_mode()
 def losses(model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples) -> Scores:
-    """The loss of every single example, summed over all tasks; NaN where it has none."""
+    """The loss of every single example, summed over all tasks.
+
+    Args:
+        model: The model.
+        tasks: The tasks.
+        examples: The examples.
+
+    Returns:
+        One loss per example; NaN where it has no labels.
+    """
     model.eval()
     found = []
     for batch in examples.batches(batch_size(tasks, examples)):

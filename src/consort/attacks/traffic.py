@@ -128,7 +128,13 @@ def updates(call: Call, reply: Reply, known: Params) -> list[Update]:
 
 
 def complete_models(call: Call, reply: Reply, initial: Params) -> list[Params]:
-    """The models in a reply that have all parameters."""
+    """The models in a reply that have all parameters.
+
+    Args:
+        call: The call that the client received.
+        reply: What it sent back.
+        initial: The client's initial weights, buffers included.
+    """
     received = [*params_in(call.payload, initial), initial]
     needed = initial.without(BUFFERS, COMPANION).keys()
     return [

@@ -124,7 +124,13 @@ class Victim:
         return gradient
 
     def loss(self, model: MultiTaskModel, inputs: Tensor, targets: Mapping[str, Tensor]) -> Tensor:
-        """The training loss of the model and of its companion, if it has one."""
+        """The training loss of a model and of its companion, if it has one.
+
+        Args:
+            model: The model.
+            inputs: The inputs.
+            targets: The targets by task.
+        """
         models = [model] if model.companion is None else [model, model.companion]
         outputs = [one(inputs, self.tasks) for one in models]
         found = [t.loss(o[name], targets[name]) for o in outputs for name, t in self.tasks.items()]

@@ -35,8 +35,8 @@ def report(
 ) -> None:
     """Write a report on one or several runs as one HTML page."""
     from consort.report.page import write_report
-    from consort.results.comparison import runs_below
     from consort.results.result import NoResults, Result
+    from consort.run.folder import runs_below
 
     results, without = [], []
     for run in sorted({run.resolve() for folder in folders for run in runs_below(folder)}):

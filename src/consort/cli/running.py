@@ -105,7 +105,7 @@ def compare(
             observer = screen.watch(name, number, loaded.run.rounds)
             assembly = assemble(loaded, number, data)
             ready_run(loaded, name, assembly, folder, data, choice, observer).go()
-    verdicts = judge(loaded, list(folders.values()))
+    verdicts = judge(loaded.claims, list(loaded.algorithms), list(folders.values()))
     finish(list(folders.values()), screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):
         raise typer.Exit(1)
@@ -124,7 +124,7 @@ def resume(
     """Continue an interrupted run. The results are those of an uninterrupted one."""
     from consort.cli.show import Screen
     from consort.experiment.preparation import resume_run
-    from consort.experiment.run_folder import read_description
+    from consort.run.folder import read_description
 
     written = read_description(folder)
     with Screen(quiet, json) as screen:

@@ -19,10 +19,9 @@ from consort.errors import ClientFailed, Failure
 from consort.report.assignment import idle_models
 from consort.report.skew import gini, label_distance
 from consort.results.claims import Verdict
-from consort.results.published import Published
 from consort.results.result import Result
-from consort.results.statistics import format_summary
-from consort.results.table import compare_table, last_rounds
+from consort.results.summary import format_summary
+from consort.results.table import Published, compare_table, last_rounds
 from consort.run.observer import Observer
 
 _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}

@@ -17,16 +17,28 @@ _DIGEST = 16
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """A folder that no other process may hold: two runs in one would mix up their results."""
+def held(
+    folder: Path, lock: str = ".lock", way_out: str = "wait for it, or choose another --out"
+) -> Iterator[None]:
+    """Keeps other processes out of a folder: two that write there would mix up their results.
+
+    The lock ends with this process, however it ends; forked workers do not inherit it. It does not
+    keep this process itself out, so what is held at the same time needs a lock file of its own.
+
+    Args:
+        folder: Is created if it is missing.
+        lock: The name of the lock file in it.
+        way_out: What a user who is refused can do.
+
+    Raises:
+        UsageError: Another process holds the folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with (folder / lock).open("w") as file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # forked workers do not inherit it
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            raise UsageError(
-                f"{folder} is in use by another process: wait for it, or choose another --out"
-            ) from None
+            raise UsageError(f"{folder} is in use by another process: {way_out}") from None
         yield
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import signal
 import time
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from consort.core.files import held
 from consort.core.validation import Table, checked
 from consort.deployment.credentials import ClientCredentials
 from consort.deployment.link.runtime import RUN_ENDED
@@ -77,10 +77,9 @@ def take_part(
         KeyboardInterrupt: When the process is interrupted or terminated.
     """
     folder = participant.folder
-    folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, _interrupt)
     with ExitStack() as stack:
-        stack.enter_context(_only_client(folder))
+        stack.enter_context(held(folder, "client.lock", "each client is one process"))
         node = SuperNode(server, credentials.key, credentials.authority, folder)
         stack.callback(node.close)
         connection = _Connection(node, server, say)
@@ -133,16 +132,3 @@ class _Connection:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     raise KeyboardInterrupt
-
-
-@contextmanager
-def _only_client(folder: Path) -> Iterator[None]:
-    """Ensures that only one process is this client."""
-    with (folder / "client.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"another process is already running as this client ({folder})"
-            ) from error
-        yield

@@ -130,7 +130,7 @@ class Participant:
             self.say(f"round {call.round}: the answer was too late and is not sent")
             return _answer(error="was too late", late=True)
         self.say(f"round {call.round}: {call.method} answered in {reply.seconds:.1f} s")
-        return _answer(encode(reply.content), seconds=reply.seconds)
+        return _answer(encode(reply.content), seconds=reply.seconds, flops=reply.flops)
 
     def _hosted(self, enrolment: Enrolment, companion: Table | None) -> ClientHost:
         if self._host is None:
@@ -156,7 +156,7 @@ class Participant:
 
 
 def _answer(
-    content: bytes = b"", error: str = "", seconds: float = 0.0, late: bool = False
+    content: bytes = b"", error: str = "", seconds: float = 0.0, flops: int = 0, late: bool = False
 ) -> Parts:
-    header = json.dumps({"error": error, "seconds": seconds, "late": late})
+    header = json.dumps({"error": error, "seconds": seconds, "flops": flops, "late": late})
     return {"header": header.encode(), "content": content}

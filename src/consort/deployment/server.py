@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from consort.core.files import held
 from consort.core.params import Params
 from consort.deployment.credentials import ServerCredentials
 from consort.deployment.remote import RemoteFederation
@@ -78,7 +78,7 @@ class FederationServer:
         """
         keys = self._expected()
         with ExitStack() as stack:
-            stack.enter_context(_only_server(self.folder))
+            stack.enter_context(held(self.folder, "server.lock"))
             members = list(self.ledger.members or keys)
             self.status.begin(members, algorithm=self.name, rounds=self.recipe.run.rounds)
             stack.enter_context(self.status.alive())
@@ -98,6 +98,10 @@ class FederationServer:
 
         Returns:
             The finished run.
+
+        Raises:
+            UsageError: If a client that is needed is no longer admitted.
+            Failure: If the state of an earlier run is incomplete, or the run fails.
         """
         ledger = self.ledger
         if not ledger.path.exists() and any(self.folder.glob("round-*.ckpt")):
@@ -257,15 +261,3 @@ def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> s
         f"{client} {NOT_ADMITTED} and no other client has the same model: admit it again "
         "(consort site admit), or start a new run in another --out"
     )
-
-
-@contextmanager
-def _only_server(folder: Path) -> Iterator[None]:
-    """Ensures that only one server writes into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "server.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"another server is already running in {folder}") from error
-        yield

@@ -52,7 +52,14 @@ class Study:
 
     @classmethod
     def with_digest(cls, recipe: Table, algorithm: str, seed: int, version: str) -> Study:
-        """A study of these settings; code in files is identified by its content."""
+        """A study of these settings, with its digest; code in files is identified by its content.
+
+        Args:
+            recipe: The settings.
+            algorithm: The name of the algorithm.
+            seed: The seed of the run.
+            version: The version of Consort.
+        """
         content = digest([_by_content(recipe), algorithm, seed, version])
         return cls(recipe, algorithm, seed, version, content)
 

@@ -240,8 +240,8 @@ def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
             kind = Absent if header["late"] else ClientFailed
             return Reply(client, error=kind(client, str(header["error"])))
         content: Payload = dict(decode(answer["content"]))
-        return Reply(client, content, seconds=float(header["seconds"]))
-    except (Refused, LookupError, ValueError, TypeError) as error:
+        return Reply(client, content, None, float(header["seconds"]), int(header["flops"]))
+    except (Refused, LookupError, ValueError, TypeError, OverflowError) as error:
         return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({error})"))
 
 

@@ -6,20 +6,20 @@ import logging
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from consort.core.messages import Call, Reply, common_keys
+from consort.core.messages import Payload
 from consort.core.wire import encode
 from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
-from consort.engines.remote import Answer, Chunk, FarSide, read_answers, write_order, write_plan
-from consort.errors import ClientFailed, Failure, UsageError
+from consort.engines.remote import FarSide, read_answers, write_order, write_plan
+from consort.engines.scheduler import Answer, Job, Scheduler
+from consort.errors import Failure, UsageError
 
-_AHEAD = 4  # chunks per actor that may be finished before their turn to be yielded comes
-_ATTEMPTS = 3  # of a chunk whose actor dies every time
+_GETTING_READY = Job(-1, ())
 _SMALL = 64 << 10  # bytes that travel with each call; more are put into the object store, once
 _PATIENCE = 60.0  # seconds after which the user is told that no actor has started
 
@@ -70,112 +70,86 @@ def _connected(address: str | None, cores: int) -> Any:
     return ray
 
 
-@dataclass(frozen=True)
-class Job:
-    """What an actor is busy with: a chunk of calls or, without one, getting ready."""
-
-    actor: Any = None
-    number: int = -1
-    chunk: Chunk = ()
-    attempt: int = 1
-
-
-class Ray:
+class Ray(Scheduler[Any]):
     """Hands calls to actors as these become free; yields replies in call order.
 
     Calls of an actor that died are given to another one. Only this process writes down what
     clients remember, when their replies are yielded.
+
+    Args:
+        host: The clients, as they are here.
+        origin: How actors come by the same clients.
+        count: The number of actors.
+        address: Of the cluster; without it, one is started on this machine.
+
+    Raises:
+        UsageError: Ray is not installed.
+        Failure: The cluster does not answer, or an actor cannot load its data.
     """
 
+    attempts = 3
+    death = "its Ray actor died (killed, out of memory, or its node is gone)"
+
     def __init__(self, host: ClientHost, origin: Origin, count: int, address: str | None) -> None:
-        self.host = host
+        super().__init__(host)
         self.cluster = cluster(count, host.federation.compute.threads, address)
         self._ray = self.cluster.ray
         self._plan = write_plan(host, origin)
-        self._busy: dict[Any, Job] = {}
-        self._deliveries = 0
+        self._shared: Any = b""
+        self._busy: dict[Any, tuple[Any, Job]] = {}
         for actor in self.cluster.actors:
-            self._prepare(Job(actor))
+            self._prepare(actor, _GETTING_READY)
         while not self._idle():  # so that no round has to wait for the data to be loaded
-            deque(self._collected())
-
-    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Keeps all actors busy, but not far ahead of what has been yielded."""
-        chunks = self.host.chunks(calls)
-        common = common_keys(calls)
-        self._deliveries += 1
-        shared = self._stored(encode({key: calls[0].payload[key] for key in common}))
-        waiting = deque(Job(number=number, chunk=chunk) for number, chunk in enumerate(chunks))
-        finished: dict[int, list[Answer]] = {}
-        try:
-            for current, chunk in enumerate(chunks):
-                while current not in finished:
-                    for actor in self._idle():
-                        ahead = current + _AHEAD * len(self.cluster.actors)
-                        if waiting and waiting[0].number < ahead:
-                            self._start(replace(waiting.popleft(), actor=actor), shared, common)
-                    for job, answers in self._collected():
-                        if answers is None:
-                            waiting.appendleft(job)
-                        else:
-                            finished[job.number] = answers
-                for call, (reply, state) in zip(chunk, finished.pop(current), strict=True):
-                    if state:
-                        self.host.store.write(call.client, call.stamp, state)
-                    yield reply
-        finally:  # what is still under way is wanted no more
-            self._busy = {ref: job for ref, job in self._busy.items() if not job.chunk}
+            deque(self._collect())
 
     def close(self) -> None:
         """Leaves the actors to the next run; they end with this process."""
         self._busy.clear()
 
-    def _stored(self, data: bytes) -> Any:
-        return data if len(data) < _SMALL else self._ray.put(data)
+    def _count(self) -> int:
+        return len(self.cluster.actors)
 
     def _idle(self) -> list[Any]:
-        busy = [job.actor for job in self._busy.values()]
+        busy = [actor for actor, _ in self._busy.values()]
         return [actor for actor in self.cluster.actors if actor not in busy]
 
-    def _prepare(self, job: Job) -> None:
-        self._busy[job.actor.prepare.remote(self._plan)] = job
+    def _prepare(self, actor: Any, job: Job) -> None:
+        self._busy[actor.prepare.remote(self._plan)] = actor, job
 
-    def _start(self, job: Job, shared: Any, common: set[str]) -> None:
-        order = write_order(job.chunk, self._deliveries, common, self.host.store)
-        self._busy[job.actor.answer.remote(shared, order)] = job
+    def _broadcast(self, common: Payload) -> None:
+        data = encode(common)
+        self._shared = data if len(data) < _SMALL else self._ray.put(data)
 
-    def _collected(self) -> Iterator[tuple[Job, list[Answer] | None]]:
-        """Waits for an actor; what it answered, or nothing if its chunk must be asked again."""
+    def _start(self, actor: Any, job: Job, common: set[str]) -> None:
+        order = write_order(job.chunk, self.delivery, common, self.host.store)
+        self._busy[actor.answer.remote(self._shared, order)] = actor, job
+
+    def _collect(self) -> Iterator[tuple[Job, list[Answer] | None]]:
         ready, _ = self._ray.wait(list(self._busy), timeout=_PATIENCE)
-        if not ready and not any(job.chunk for job in self._busy.values()):
+        if not ready and not any(job.chunk for _, job in self._busy.values()):
             log.warning("no Ray actor has started yet: has the cluster a free core?")
         for ref in ready:
-            job = self._busy.pop(ref)
+            actor, job = self._busy.pop(ref)
             try:
                 result = self._ray.get(ref)
             except self._ray.exceptions.RayTaskError:
                 raise
             except self._ray.exceptions.RayError:
-                yield from self._after_death(job)
+                self._replace(actor, job)
+                if job.chunk:
+                    yield job, None
                 continue
             if job.chunk:
                 yield job, read_answers(result)
             elif result:
                 raise Failure(f"a Ray actor cannot take part. {result}")
 
-    def _after_death(self, job: Job) -> Iterator[tuple[Job, list[Answer] | None]]:
-        last = job.attempt == _ATTEMPTS
-        clients = ", ".join(call.client for call in job.chunk)
-        reason = "its Ray actor died (killed, out of memory, or its node is gone)"
-        if last and not job.chunk:
+    def _replace(self, dead: Any, job: Job) -> None:
+        """Takes a new actor, unless several have died in a row while they got ready."""
+        attempt = 1 if job.chunk else job.attempt + 1
+        if attempt > self.attempts:
             raise Failure("Ray actors die while they load their data: use fewer --workers")
-        new = self.cluster.replace(job.actor)
-        self._prepare(Job(new, attempt=1 if job.chunk else job.attempt + 1))
-        if last:
-            yield (
-                job,
-                [(Reply(c.client, error=ClientFailed(c.client, reason)), b"") for c in job.chunk],
-            )
-        elif job.chunk:
-            log.warning("client %s is asked again: %s", clients, reason)
-            yield replace(job, attempt=job.attempt + 1), None
+        self._prepare(self.cluster.replace(dead), replace(_GETTING_READY, attempt=attempt))
+
+    def _abandon(self) -> None:
+        self._busy = {ref: busy for ref, busy in self._busy.items() if not busy[1].chunk}

@@ -10,24 +10,20 @@ from __future__ import annotations
 import json
 import socket
 import traceback
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import consort
-from consort.core.messages import Call, Payload, Reply, State
+from consort.core.messages import State
 from consort.core.registry import load_object
 from consort.core.wire import decode, encode
 from consort.engines.choice import Origin
 from consort.engines.host import ClientHost
+from consort.engines.scheduler import Answer, Chunk, Responder, order_of, reply_of
 from consort.engines.states import Stamp, StateStore
-from consort.errors import ClientFailed, ConsortError, Failure
-
-Chunk = Sequence[Call]
-Answer = tuple[Reply, bytes]
-"""A reply, and what the client remembers from now on; nothing if that is as before."""
+from consort.errors import ConsortError, Failure
 
 
 def write_plan(host: ClientHost, origin: Origin) -> bytes:
@@ -44,33 +40,26 @@ def write_plan(host: ClientHost, origin: Origin) -> bytes:
 
 def write_order(chunk: Chunk, delivery: int, common: set[str], store: StateStore) -> bytes:
     """A chunk of calls without what is common to a delivery, but with the clients' memory."""
-    own = [{k: v for k, v in call.payload.items() if k not in common} for call in chunk]
     states = [_as_tensor(store.read(call.client, call.before)) for call in chunk]
-    headers = [call.header for call in chunk]
-    return encode({"delivery": delivery, "calls": headers, "own": own, "states": states})
+    return encode(order_of(chunk, delivery, common) | {"states": states})
 
 
 def read_answers(data: bytes) -> list[Answer]:
     """What came back for a chunk."""
-    return [
-        (Reply(client, content, ClientFailed(*error) if error else None, *work), _as_bytes(state))
-        for client, content, error, work, state in decode(data)
-    ]
+    return [(reply_of(*answer), _as_bytes(state)) for *answer, state in decode(data)]
 
 
 class FarSide:
     """Builds the clients of a run where it stands, and answers for any of them."""
 
     def __init__(self) -> None:
-        self._host: ClientHost | None = None
+        self._responder: Responder | None = None
         self._store = Carried()
-        self._shared: tuple[int, Payload] = (0, {})
 
     def prepare(self, plan: bytes) -> str:
         """Becomes the host of a run; what stands in the way is the answer, or nothing."""
-        self._shared = (0, {})
         try:
-            self._host = self._build(json.loads(plan))
+            self._responder = Responder(self._build(json.loads(plan)))
         except ConsortError as error:
             return f"{socket.gethostname()}: {error}"
         except Exception:
@@ -79,19 +68,14 @@ class FarSide:
 
     def answer(self, shared: bytes, order: bytes) -> bytes:
         """Answers a chunk of calls; `shared` is what all of a delivery have in common."""
-        if self._host is None:
+        if self._responder is None:
             raise Failure("the far side was asked before it was prepared")
         content = decode(order)
-        if content["delivery"] != self._shared[0]:
-            self._shared = content["delivery"], decode(shared)
-        calls = [
-            Call.from_header(header, self._shared[1] | own)
-            for header, own in zip(content["calls"], content["own"], strict=True)
-        ]
-        clients = [call.client for call in calls]
+        clients = [header[0] for header in content["calls"]]
         self._store.arrived = dict(zip(clients, map(_as_bytes, content["states"]), strict=True))
         self._store.leaving = {}
-        return encode([self._written(reply) for reply in self._host.answer(calls)])
+        answers = self._responder.answer(content, lambda: dict(decode(shared)))
+        return encode([[content, rest, self._leaving(rest[0])] for content, rest in answers])
 
     def _build(self, plan: dict[str, Any]) -> ClientHost:
         here = _versions()
@@ -102,10 +86,8 @@ class FarSide:
         seed, rounds, tuning_epochs = plan["host"]
         return ClientHost(federation, algorithm, seed, rounds, self._store, tuning_epochs)
 
-    def _written(self, reply: Reply) -> list[Any]:
-        error = reply.error and [reply.error.client, reply.error.reason, reply.error.traceback]
-        state = _as_tensor(self._store.leaving.get(reply.client, b""))
-        return [reply.client, reply.content, error, [reply.seconds, reply.flops], state]
+    def _leaving(self, client: str) -> Tensor | None:
+        return _as_tensor(self._store.leaving.get(client, b""))
 
 
 class Carried(StateStore):

@@ -10,17 +10,17 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from consort.core.messages import Call, Payload, Reply, common_keys
+from consort.core.messages import Payload
 from consort.engines.arena import Arena, Frame
 from consort.engines.host import ClientHost
-from consort.errors import ClientFailed, UsageError
+from consort.engines.scheduler import Answer, Job, Order, Responder, Scheduler, order_of, reply_of
+from consort.errors import UsageError
 
-Chunk = Sequence[Call]
 _PR_SET_PDEATHSIG = 1
-_AHEAD = 4  # chunks per worker that may be finished before their turn to be yielded comes
 
 
 class Worker:
@@ -37,83 +37,48 @@ class Worker:
         with _interrupts_held_back():
             self.process.start()
         theirs.close()
-        self.chunk: Chunk = ()
-        self.number = -1
+        self.job: Job | None = None
 
-    def start(self, number: int, chunk: Chunk, shared: Frame, common: set[str]) -> None:
-        """Hands a chunk of calls over."""
-        self.number, self.chunk = number, chunk
-        own = [{k: v for k, v in call.payload.items() if k not in common} for call in chunk]
-        calls = [call.header for call in chunk]
-        order = {"calls": calls, "own": self.down.write(own), "shared": shared}
-        with suppress(BrokenPipeError):  # a dead worker is noticed by `finish`
-            _send(self.pipe, order)
+    def send(self, order: Order, shared: Frame) -> None:
+        """Hands an order over; a process that is gone is noticed by `receive`."""
+        with suppress(BrokenPipeError):
+            _send(self.pipe, order | {"own": self.down.write(order["own"]), "shared": shared})
 
-    def finish(self) -> list[Reply]:
-        """Fetches the replies; if the process is gone, they are errors."""
+    def receive(self) -> list[Answer] | None:
+        """Fetches the answers; there are none if the process is gone."""
         try:
             answer = _receive(self.pipe)
         except (EOFError, ConnectionResetError):
             self.process.join()
-            reason = "its worker process died (killed, or out of memory): use fewer --workers"
-            return [Reply(c.client, error=ClientFailed(c.client, reason)) for c in self.chunk]
+            return None
         contents = self.up.read_copy(answer["contents"])
-        return [
-            Reply(call.client, content, ClientFailed(*error) if error else None, *work)
-            for call, content, error, work in zip(
-                self.chunk, contents, answer["errors"], answer["work"], strict=True
-            )
-        ]
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process still runs."""
-        return self.process.is_alive()
+        return [(reply_of(*both), b"") for both in zip(contents, answer["rest"], strict=True)]
 
 
-class Workers:
+class Workers(Scheduler[Worker]):
     """Hands calls to forked processes as these become free; yields replies in call order.
 
     The processes are forked from this one, so data and models that are loaded before are
     shared, not copied.
+
+    Args:
+        host: The clients.
+        count: The number of processes.
+
+    Raises:
+        UsageError: This system cannot fork processes.
     """
+
+    death = "its worker process died (killed, or out of memory): use fewer --workers"
 
     def __init__(self, host: ClientHost, count: int) -> None:
         if "fork" not in multiprocessing.get_all_start_methods():
             raise UsageError("this system cannot fork processes: use --workers 1")
-        self.host = host
-        self.broadcast = Arena()
+        super().__init__(host)
         self.workers: list[Worker] = []
-        self._deliveries = 0
+        self._arena, self._shared = Arena(), Frame()
         for _ in range(count):
-            self.workers.append(self._new_worker())
-
-    def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Keeps all workers busy, but not far ahead of what has been yielded."""
-        chunks = self.host.chunks(calls)
-        common = common_keys(calls)
-        self._deliveries += 1
-        frame = self.broadcast.write({key: calls[0].payload[key] for key in common})
-        shared = frame | {"delivery": self._deliveries}
-        waiting = deque(enumerate(chunks))
-        finished: dict[int, list[Reply]] = {}
-        busy: dict[Any, Worker] = {}
-        try:
-            for current in range(len(chunks)):
-                while current not in finished:
-                    for worker in self.workers:
-                        ahead = waiting and waiting[0][0] < current + _AHEAD * len(self.workers)
-                        if worker.pipe not in busy and ahead:
-                            worker.start(*waiting.popleft(), shared, common)
-                            busy[worker.pipe] = worker
-                    for pipe in wait(list(busy)):
-                        worker = busy.pop(pipe)
-                        finished[worker.number] = self._collect(worker)
-                yield from finished.pop(current)
-        finally:
-            for worker in busy.values():
-                if worker in self.workers:  # not if the engine was closed meanwhile
-                    self._collect(worker)
+            self._add_worker()
 
     def close(self) -> None:
         """Ends the processes."""
@@ -124,16 +89,38 @@ class Workers:
             worker.process.kill()
         self.workers.clear()
 
-    def _new_worker(self) -> Worker:
-        return Worker(self.host, self.broadcast, [worker.pipe for worker in self.workers])
+    def _add_worker(self) -> None:
+        strangers = [worker.pipe for worker in self.workers]
+        self.workers.append(Worker(self.host, self._arena, strangers))
 
-    def _collect(self, worker: Worker) -> list[Reply]:
-        replies = worker.finish()
-        if not worker.alive:
-            self.workers.remove(worker)
-            worker.pipe.close()
-            self.workers.append(self._new_worker())
-        return replies
+    def _count(self) -> int:
+        return len(self.workers)
+
+    def _idle(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.job is None]
+
+    def _broadcast(self, common: Payload) -> None:
+        self._shared = self._arena.write(common)
+
+    def _start(self, worker: Worker, job: Job, common: set[str]) -> None:
+        worker.job = job
+        worker.send(order_of(job.chunk, self.delivery, common), self._shared)
+
+    def _collect(self) -> Iterator[tuple[Job, list[Answer] | None]]:
+        busy = {worker.pipe: (worker, worker.job) for worker in self.workers if worker.job}
+        for pipe in wait(list(busy)):
+            worker, job = busy[pipe]  # type: ignore[index]
+            answers, worker.job = worker.receive(), None
+            if not worker.process.is_alive():
+                self.workers.remove(worker)
+                worker.pipe.close()
+                self._add_worker()
+            yield job, answers
+
+    def _abandon(self) -> None:
+        """Answers are fetched all the same: the next ones come through the same pipes."""
+        while any(worker.job for worker in self.workers):
+            deque(self._collect())
 
 
 def _serve(
@@ -148,26 +135,15 @@ def _serve(
     _die_with_parent()
     for stranger in strangers:
         stranger.close()
-    seen = 0
-    shared: Payload = {}
+    responder = Responder(host)
     while True:
         try:
             order = _receive(pipe)
+            order["own"] = down.read(order["own"])
+            answers = responder.answer(order, partial(broadcast.read, order["shared"]))
+            contents = up.write([content for content, _ in answers])
+            _send(pipe, {"contents": contents, "rest": [rest for _, rest in answers]})
         except (EOFError, ConnectionError):
-            return
-        if order["shared"]["delivery"] != seen:
-            seen, shared = order["shared"]["delivery"], broadcast.read(order["shared"])
-        calls = [
-            Call.from_header(header, shared | own)
-            for header, own in zip(order["calls"], down.read(order["own"]), strict=True)
-        ]
-        replies = host.answer(calls)
-        errors = [r.error and [r.error.client, r.error.reason, r.error.traceback] for r in replies]
-        contents = up.write([reply.content for reply in replies])
-        work = [(reply.seconds, reply.flops) for reply in replies]
-        try:
-            _send(pipe, {"contents": contents, "errors": errors, "work": work})
-        except ConnectionError:
             return
 
 

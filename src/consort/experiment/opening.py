@@ -12,8 +12,9 @@ from consort.errors import Failure, UsageError
 from consort.experiment.allocation import Seat, seats_of
 from consort.experiment.assembly import assemble, run_of
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import read_description, written_recipe
+from consort.experiment.run_folder import written_recipe
 from consort.results.result import Result
+from consort.run.folder import read_description
 from consort.run.run import Run
 
 

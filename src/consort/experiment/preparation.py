@@ -12,8 +12,9 @@ from consort.errors import Failure, UsageError
 from consort.experiment.assembly import Assembly, assemble, run_of
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import about_run, read_description, settle, written_recipe
+from consort.experiment.run_folder import about_run, settle, written_recipe
 from consort.federation.federation import Federation
+from consort.run.folder import read_description
 from consort.run.observer import Observer
 from consort.run.run import Run
 

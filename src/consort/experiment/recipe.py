@@ -23,7 +23,7 @@ from consort.experiment.tables import merged
 from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
-from consort.results.published import Published
+from consort.results.table import Published
 from consort.run.schedule import Schedule
 from consort.training.compute import Compute
 from consort.training.evaluation import Evaluation

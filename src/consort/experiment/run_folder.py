@@ -17,6 +17,7 @@ from consort.data.partition import Share, fingerprint, load_partition, save_part
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
+from consort.run.folder import FORMAT, read_description
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
 _TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "scales")
@@ -27,6 +28,7 @@ def about_run(recipe: Recipe, name: str, seed: int) -> dict[str, Any]:
     """What `run.json` says about the algorithm and the machine."""
     algorithm = recipe.algorithm(name)
     return {
+        "format": FORMAT,
         "algorithm": name,
         "kind": type(algorithm).__name__,
         "description": (type(algorithm).__doc__ or "").partition("\n")[0],
@@ -115,24 +117,6 @@ def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
 def _check_partition(path: Path, expected: str) -> None:
     if fingerprint(load_partition(path).values()) != expected:
         raise Failure(f"{path} was changed since the run began")
-
-
-_NEEDED = (*_DECIDES, "rounds", "workers", "data")
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """What `run.json` says about the run in a folder."""
-    path = folder / "run.json"
-    if not path.exists():
-        raise UsageError(f"{folder} holds no run: there is no run.json in it")
-    try:
-        description: dict[str, Any] = json.loads(path.read_text())
-        missing = [key for key in _NEEDED if key not in description]
-    except (ValueError, TypeError) as error:
-        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
-    if missing:
-        raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
-    return description
 
 
 def written_recipe(written: dict[str, Any], source: str) -> Recipe:

@@ -104,16 +104,6 @@ def error_curve(genuine: ArrayLike, forged: ArrayLike) -> ErrorCurve:
     return ErrorCurve(thresholds, accepted / len(others), rejected / len(own))
 
 
-def false_rejection_rate(genuine: ArrayLike, threshold: float) -> float:
-    """The share of `genuine` scores below `threshold`."""
-    return float(np.mean(_sorted(genuine) < threshold))
-
-
-def false_acceptance_rate(forged: ArrayLike, threshold: float) -> float:
-    """The share of `forged` scores, of skilled or random forgeries, that reach `threshold`."""
-    return float(np.mean(_sorted(forged) >= threshold))
-
-
 def errors_at(genuine: ArrayLike, forged: ArrayLike, threshold: float) -> Errors:
     """Counts the wrong decisions at one threshold.
 
@@ -167,12 +157,6 @@ def equal_errors_of_users(users: Iterable[OfUser]) -> Errors:
         The sum of the users' counts.
     """
     return reduce(add, (equal_errors(*scores) for scores in users))
-
-
-def interpolated_equal_error_rate(genuine: ArrayLike, forged: ArrayLike) -> float:
-    """EER where the linearly interpolated curve of `genuine` and `forged` crosses FAR = FRR."""
-    curve = error_curve(genuine, forged)
-    return float(np.interp(0.0, curve.far - curve.frr, curve.far))
 
 
 def true_acceptance_rate(genuine: ArrayLike, forged: ArrayLike, far: float) -> float:

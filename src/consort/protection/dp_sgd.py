@@ -18,8 +18,7 @@ from consort.errors import UsageError
 from consort.protection.accounting import spend
 from consort.training.client import Client
 from consort.training.local import LocalTraining
-from consort.training.objectives import Gradients, Objective, gradients_of_sum
-from consort.training.replay import Found, Step
+from consort.training.objectives import Found, Gradients, Objective, Step, gradients_of_sum
 
 Losses = Callable[[Client, Examples], dict[str, Tensor]]
 

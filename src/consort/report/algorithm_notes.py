@@ -15,7 +15,7 @@ from consort.report.numbers import natural, words
 from consort.report.run_set import RunSet
 from consort.results.measurements import Notes
 from consort.results.result import Point, Result
-from consort.results.values import middle
+from consort.results.summary import middle
 
 _WEIGHTS = {
     "client_weight": "The weight of every client in a round.",
@@ -50,7 +50,7 @@ def other_notes(run_set: RunSet) -> Html:
         (name, noted_curves(run_set, name)) for name in names if name not in (TAKEN, ATTENTION)
     )
     several = any(len(runs) > 1 for runs in run_set.groups.values())
-    note = "Lines are means over seeds; the area is one standard deviation." if several else ""
+    note = "Lines are means over seeds; the area shows one standard deviation." if several else ""
     pictures = [
         plot(WEIGHT_TITLE, figure, f"{WEIGHT_NOTE} {note}")
         if name == WEIGHT

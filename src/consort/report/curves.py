@@ -21,7 +21,7 @@ from consort.report.html import Figure, label
 from consort.report.numbers import words
 from consort.report.run_set import RunSet
 from consort.results.result import Point, Result
-from consort.results.statistics import summarise
+from consort.results.summary import summarise
 
 
 def curves(run_set: RunSet, task: str, metric: str, split: str) -> Figure:
@@ -50,7 +50,8 @@ def band_meaning(run_set: RunSet) -> str:
         return "Lines are means over clients; the area contains the middle half of the clients."
     if any(len(runs) > 1 for runs in run_set.groups.values()):
         return (
-            "Lines are means over clients and seeds; the area is one standard deviation of seeds."
+            "Lines are means over clients and seeds; the area shows one standard deviation over "
+            "seeds."
         )
     return "Lines are means over clients."
 

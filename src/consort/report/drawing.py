@@ -90,7 +90,14 @@ def box(values: Sequence[Sequence[float]]) -> Trace:
 
 
 def matrix(trace: Trace, x: str, rows: int, **xaxis: Any) -> Figure:
-    """A heat map with names on both axes, the first row on top."""
+    """A heat map with names on both axes, the first row on top.
+
+    Args:
+        trace: The heat map.
+        x: The title of the x axis.
+        rows: The number of rows.
+        xaxis: More settings of the x axis.
+    """
     names = {"type": "category", "showgrid": False}
     downwards = {"autorange": "reversed"} | names
     return figure([trace], x, "", height_of(rows), xaxis=names | xaxis, yaxis=downwards)
@@ -123,7 +130,13 @@ class Style:
 
 
 def line(points: Sequence[Point], style: Style, number: str = ".3f") -> Trace:
-    """The line through the means."""
+    """The line through the means.
+
+    Args:
+        points: The points of the curve.
+        style: Its style.
+        number: The format of the values.
+    """
     return style.trace | {
         "mode": "lines+markers" if len(points) <= 25 else "lines",
         "x": [p.round for p in points],

@@ -27,7 +27,7 @@ from consort.report.numbers import UNKNOWN, natural, words
 from consort.report.run_set import RunSet
 from consort.results.gains import alone_by_seed, client_scores, gain_over, gains_apart, scores
 from consort.results.result import Result
-from consort.results.statistics import confidence_interval
+from consort.results.summary import confidence_interval
 
 Whose: TypeAlias = tuple[str, str]
 """A client (or a group of clients) and a task."""
@@ -92,7 +92,7 @@ def gain(run_set: RunSet) -> Html:
     who = "clients" if by_client else "groups"
     pictures = grid(
         plot("Δm", _forest(run_set, lines), "Dots are means over seeds, lines 95 % intervals."),
-        plot(f"Gain by task and {who}", _map(lines, rows), "Percent, mean over seeds."),
+        plot(f"Gain by {who[:-1]} and task", _map(lines, rows), "Percent, mean over seeds."),
     )
     apart = details(f"All tasks of all {who}", _apart(run_set, lines, rows, by_client))
     return join([_whole(lines, next(iter(alone.values())).algorithm), pictures, apart])
@@ -122,15 +122,15 @@ def _whole(lines: Sequence[_Line], alone: str) -> Html:
         ),
         "95 % interval": lambda line: line.whole.interval_text or UNKNOWN,
         "Seeds": lambda line: Cell(str(len(line.whole.values)), len(line.whole.values)),
-        "Tasks with a loss": _losses,
-        "Tasks with a significant loss": _significant_losses,
+        "Worse tasks": _losses,
+        "Significantly worse tasks": _significant_losses,
         "Worst task": _worst,
     }
     note = (
         f"Δm is the relative improvement of the test values over {alone} with the same seed in the "
-        "last round, the mean over the tasks of all groups of clients. Intervals are Student's 95 "
-        "% confidence intervals over seeds; a single seed has none. A loss is significant if the "
-        "interval is below 0."
+        "last round, the mean over the tasks of all groups of clients. A task is worse if its mean "
+        "is below 0, and significantly worse if its interval is. Intervals are Student's 95 % "
+        "confidence intervals over seeds; a single seed has none."
     )
     return table(lines, columns, note)
 

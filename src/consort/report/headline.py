@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from consort.report.html import Cell, Columns, Html, table, tiles
 from consort.report.numbers import amount, amount_text, score, summary, words
-from consort.results.statistics import Summary
+from consort.results.summary import Summary
 from consort.results.table import Line, last_rounds
 
 
@@ -53,7 +53,7 @@ def headline(lines: Sequence[Line]) -> Html:
     last = last_rounds(lines).capitalize()
     columns: Columns[Line] = {
         "Algorithm": lambda line: line.algorithm,
-        "Metric": lambda line: line.metric,
+        "Metric": lambda line: words(line.metric),
         last: lambda line: summary(line.last, _leads(line, lines, "last")),
         "Best on validation": lambda line: summary(line.best, _leads(line, lines, "best")),
         "Published": lambda line: score(math.nan if line.published is None else line.published),

@@ -6,7 +6,7 @@ import math
 import re
 
 from consort.report.html import Cell
-from consort.results.statistics import Summary, format_summary
+from consort.results.summary import Summary, format_summary
 
 UNKNOWN = "–"  # noqa: RUF001
 DIGITS = 3

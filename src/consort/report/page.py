@@ -34,7 +34,7 @@ from consort.results.result import Result
 from consort.results.table import compare_table
 
 if TYPE_CHECKING:
-    from consort.results.published import Published
+    from consort.results.table import Published
 
 _SPLITS = ("test", "validation")
 _WAYS = {"up": "sent by clients", "down": "received by clients"}
@@ -202,9 +202,11 @@ def _traffic(run_set: RunSet) -> Html:
 def _time(run_set: RunSet) -> Html:
     operations = operations_per_round(run_set)
     pictures = grid(
-        plot("Per round", seconds_per_round(run_set)),
-        plot("Per client, whole run", seconds_per_client(run_set)),
-        plot("Operations per round", operations, _COUNTED) if operations["data"][0]["x"] else None,
+        plot("Duration per round", seconds_per_round(run_set)),
+        plot("CPU time per client, whole run", seconds_per_client(run_set)),
+        plot("Operations per client and round", operations, _COUNTED)
+        if operations["data"][0]["x"]
+        else None,
     )
     return join([pictures, time_table(run_set)])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from consort.report.drawing import colour
 from consort.results.result import Result
-from consort.results.statistics import Summary, summarise
+from consort.results.summary import Summary, summarise
 from consort.results.table import by_algorithm
 
 

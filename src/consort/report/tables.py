@@ -15,7 +15,7 @@ from consort.report.html import Cell, Columns, Html, table
 from consort.report.numbers import amount, count, natural, score, summary, words
 from consort.report.run_set import RunSet
 from consort.results.result import Result
-from consort.results.statistics import Spread, summarise
+from consort.results.summary import Spread, summarise
 
 MANY_ROWS = 1000
 
@@ -148,7 +148,9 @@ def traffic_table(run_set: RunSet) -> Html:
         "MiB up": lambda line: amount(role_mib(run_set, line[0], "up", line[1])),
         "MiB down": lambda line: amount(role_mib(run_set, line[0], "down", line[1])),
     }
-    return table(lines, columns, "Sum over the whole run and all clients.")
+    return table(
+        lines, columns, "Sums over the whole run and all clients; up is what the clients sent."
+    )
 
 
 def time_table(run_set: RunSet) -> Html:

@@ -11,7 +11,7 @@ from consort.report.drawing import GREY, Trace, figure
 from consort.report.html import Cell, Columns, Figure, Html, grid, join, label, plot, table
 from consort.report.numbers import score, summary, words
 from consort.report.run_set import RunSet
-from consort.results.statistics import summarise
+from consort.results.summary import summarise
 from consort.results.values import UNSEEN
 
 TASK, CURVE = "verify", "wd_det"

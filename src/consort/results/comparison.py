@@ -1,4 +1,4 @@
-"""Several runs side by side: which folders hold them, and what claims they bear out."""
+"""Several runs side by side, and which claims they bear out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from consort.errors import UsageError
-from consort.experiment.recipe import Recipe
 from consort.results.claims import Claim, Verdict
 from consort.results.claims.comparison import Measured, Values
 from consort.results.claims.no_task_worse import EACH_TASK
@@ -15,17 +13,23 @@ from consort.results.gains import DELTA_M, gains, upward_scores
 from consort.results.result import Result
 
 
-def runs_below(folder: Path) -> list[Path]:
-    """The folder itself if it holds a run, else all runs somewhere below it."""
-    found = sorted({path.parent for path in folder.rglob("run.json")})
-    if not found:
-        raise UsageError(f"{folder} holds no run: there is no run.json in it or below it")
-    return found
+def judge(
+    claims: Sequence[str], algorithms: Sequence[str], folders: Sequence[Path]
+) -> list[Verdict]:
+    """Judges claims by runs.
 
+    Args:
+        claims: The claims as a recipe has them.
+        algorithms: The names of all algorithms that the claims may mean.
+        folders: The folders of the runs.
 
-def judge(recipe: Recipe, folders: Sequence[Path]) -> list[Verdict]:
-    """Every claim of a recipe against the runs in these folders."""
-    if not recipe.claims:
+    Returns:
+        One verdict for each claim.
+
+    Raises:
+        UsageError: A claim cannot be read, or names what was not measured.
+    """
+    if not claims:
         return []
     results = [Result.load(folder) for folder in folders]
     names = sorted({name for result in results for name in result.metric_names()} | {DELTA_M})
@@ -35,9 +39,8 @@ def judge(recipe: Recipe, folders: Sequence[Path]) -> list[Verdict]:
             values[name, result.algorithm][result.seed] = result.value(name)
     for (algorithm, seed), gain in gains(results).items():
         values[DELTA_M, algorithm][seed] = gain
-    claims = [Claim.parse(text, list(recipe.algorithms), names) for text in recipe.claims]
     measured = Measured(values, _by_task(results))
-    return [claim.judge(measured) for claim in claims]
+    return [Claim.parse(text, algorithms, names).judge(measured) for text in claims]
 
 
 def _by_task(results: Sequence[Result]) -> dict[str, Values]:

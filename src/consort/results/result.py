@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -13,15 +12,15 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consort.errors import Failure, UsageError
 from consort.results.measurements import Measurements, Notes, Series
-from consort.results.statistics import Spread, spread
-from consort.results.values import mean, middle, values_of
+from consort.results.summary import Spread, mean, middle, spread
+from consort.results.values import values_of
+from consort.run.folder import read_description
 from consort.run.history import History
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
 _ASPECTS: tuple[Aspect, ...] = ("round", "client", "role")
 _MEASURED = {"seconds", "evaluation_seconds", "peak_memory_mib"}
-_FIELDS = ("algorithm", "seed", "reports", "tasks", "clients")
 
 
 class NoResults(Failure):
@@ -58,7 +57,7 @@ class Result:
     @classmethod
     def load(cls, folder: Path) -> Result:
         """Reads a run's folder."""
-        about = _about(folder)
+        about = read_description(folder)
         measured = Measurements(History(folder / "history.jsonl"))
         if not measured.scores:
             raise NoResults(
@@ -115,7 +114,7 @@ class Result:
     @property
     def average_rounds(self) -> int:
         """Over how many of the last rounds values are taken, as the recipe says."""
-        return int(self.about.get("recipe", {}).get("average_rounds", 1))
+        return int(self.about["recipe"].get("average_rounds", 1))
 
     @property
     def last_rounds(self) -> list[int]:
@@ -261,19 +260,4 @@ class Result:
         values = values_of(self)
         if name not in values:
             raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(values)}")
-        return values[name]()
-
-
-def _about(folder: Path) -> Mapping[str, Any]:
-    path = folder / "run.json"
-    if not path.is_file():
-        reason = "there is no run.json in it" if folder.is_dir() else "there is no such folder"
-        raise UsageError(f"{folder} holds no run: {reason}")
-    try:
-        about: dict[str, Any] = json.loads(path.read_text())
-        missing = [key for key in _FIELDS if key not in about]
-    except (ValueError, TypeError) as error:
-        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
-    if missing:
-        raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
-    return about
+        return values[name](self)

@@ -1,21 +1,49 @@
-"""The table of a comparison: one line per algorithm, every number over seeds."""
+"""The table of a comparison: one line per algorithm, every number over seeds, beside papers'."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from consort.results.result import Result
-from consort.results.statistics import Summary, spread, summarise
+from consort.results.summary import Summary, spread, summarise
 from consort.results.values import TUNED
 
-if TYPE_CHECKING:
-    from consort.results.published import Published
-
 MIB = 2**20
+AUDITED = re.compile(
+    r"(imprint|inversion|rescaled)_(mse|psnr|ssim|lpips|recognised)"
+    r"|membership_(accuracy|auc) \(.+\)|mutual_information|entropy"
+)
+"""The figures of an audit, which papers print as well."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Numbers from a paper, to stand beside ours."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    source: str
+    metric: str
+    values: dict[str, float]
+    """By the algorithm's name in this recipe."""
+    percent: bool = True
+    """Whether the paper prints 61.2 where we measure 0.612."""
+    higher_is_better: bool = True
+    """Which way the metric points, if it is not one that stands for a task."""
+    group: str = ""
+    """Of which clients they are, if not of all."""
+    task: str = ""
+    """Of which task they are, if not of all that have this metric."""
+
+    @property
+    def narrow(self) -> str:
+        """Of what in particular they are, in words."""
+        return ", ".join(filter(None, (self.group, self.task)))
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from statistics import fmean, quantiles
+from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
+
+from consort.results.summary import mean
 
 if TYPE_CHECKING:
     from consort.results.result import Direction, Result
@@ -16,37 +18,53 @@ TUNED = "tuned"
 UNSEEN = "unseen_"
 """How splits of users begin that no client trains on."""
 
-Values: TypeAlias = dict[str, Callable[[], float]]
+Values: TypeAlias = "dict[str, Callable[[Result], float]]"
+"""By name, how each number is found in a run."""
 
 
 def values_of(run: Result) -> Values:
-    """By name, how each number is found."""
+    """The values that a run has."""
     tested = [series for series in run.series if series.split == "test"]
-    metrics = {s.metric for s in tested if s.model == run.reports} | set(run.own_metrics)
-    tuned = {s.metric for s in tested if s.model == TUNED}
-    values: Values = {m: partial(_final, run, m) for m in sorted(metrics)}
-    values |= {f"best_{m}": partial(_best, run, m) for m in sorted(metrics)}
-    values |= {f"worst_{m}": partial(_worst, run, m) for m in run.own_metrics}
-    values |= {f"weighted_{m}": partial(_weighted, run, m) for m in run.own_metrics}
-    values |= {f"{TUNED}_{m}": partial(_final, run, m, model=TUNED) for m in sorted(tuned)}
-    own = [metric for metric in run.own_metrics if metric in tuned]
-    values |= {f"worst_{TUNED}_{m}": partial(_worst, run, m, TUNED) for m in own}
-    return values | _of_strangers(run) | _costs(run)
+    reported = [series for series in run.series if series.model == run.reports]
+    return named_values(
+        own=run.own_metrics,
+        metrics={series.metric for series in reported if series.split == "test"},
+        tuned={series.metric for series in tested if series.model == TUNED},
+        unseen={(s.split, s.metric) for s in reported if s.split.startswith(UNSEEN)},
+        flops=bool(run.client_flops()),
+    )
 
 
-def mean(values: Iterable[float]) -> float:
-    """The mean, unless something diverged: then it is not a number."""
-    numbers = list(values)
-    return fmean(numbers) if numbers and all(map(math.isfinite, numbers)) else math.nan
+def named_values(
+    own: Collection[str],
+    metrics: Iterable[str],
+    tuned: Collection[str] = (),
+    unseen: Iterable[tuple[str, str]] = (),
+    flops: bool = False,
+) -> Values:
+    """The values that a run with these measurements has.
 
+    Args:
+        own: The metrics that stand for tasks.
+        metrics: All metrics of the reported model on test data.
+        tuned: Those that were measured after local training as well.
+        unseen: Splits of users that no client trains on, each with a metric.
+        flops: Whether operations were counted.
 
-def middle(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean, and the bounds of the middle half."""
-    average = mean(values)
-    if len(values) < 2 or math.isnan(average):
-        return average, average, average
-    low, _, high = quantiles(values, n=4, method="inclusive")
-    return average, low, high
+    Returns:
+        By name, how each value is found.
+    """
+    every = sorted({*metrics, *own})
+    values: Values = {m: partial(_final, metric=m) for m in every}
+    values |= {f"best_{m}": partial(_best, metric=m) for m in every}
+    values |= {f"worst_{m}": partial(_worst, metric=m) for m in own}
+    values |= {f"weighted_{m}": partial(_weighted, metric=m) for m in own}
+    values |= {f"{TUNED}_{m}": partial(_final, metric=m, model=TUNED) for m in sorted(tuned)}
+    values |= {
+        f"worst_{TUNED}_{m}": partial(_worst, metric=m, model=TUNED) for m in own if m in tuned
+    }
+    values |= {f"{s}_{m}": partial(_final, metric=m, split=s) for s, m in sorted(unseen)}
+    return values | _COSTS | ({"flops": _flops} if flops else {})
 
 
 def _final(run: Result, metric: str, split: str = "test", model: str = "") -> float:
@@ -71,21 +89,18 @@ def _weighted(run: Result, metric: str) -> float:
     return fmean(values.values(), [examples[client] for client in values])
 
 
-def _of_strangers(run: Result) -> Values:
-    series = [s for s in run.series if s.split.startswith(UNSEEN) and s.model == run.reports]
-    return {f"{s.split}_{s.metric}": partial(_final, run, s.metric, s.split) for s in series}
+def _sent(run: Result, directions: Iterable[Direction]) -> float:
+    return float(sum(size for way in directions for size in run.bytes(way).values()))
 
 
-def _costs(run: Result) -> Values:
-    def sent(*ways: Direction) -> float:
-        return float(sum(size for way in ways for size in run.bytes(way).values()))
+def _flops(run: Result) -> float:
+    return math.fsum(run.client_flops().values())
 
-    costs: Values = {
-        "bytes": partial(sent, "up", "down"),
-        "bytes_up": partial(sent, "up"),
-        "bytes_down": partial(sent, "down"),
-        "seconds": lambda: math.fsum(run.per_round("seconds").values()),
-        "client_seconds": lambda: math.fsum(run.client_seconds().values()),
-    }
-    flops = run.client_flops()
-    return costs | ({"flops": lambda: math.fsum(flops.values())} if flops else {})
+
+_COSTS: Values = {
+    "bytes": partial(_sent, directions=("up", "down")),
+    "bytes_up": partial(_sent, directions=("up",)),
+    "bytes_down": partial(_sent, directions=("down",)),
+    "seconds": lambda run: math.fsum(run.per_round("seconds").values()),
+    "client_seconds": lambda run: math.fsum(run.client_seconds().values()),
+}

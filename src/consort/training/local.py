@@ -21,15 +21,15 @@ from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.mode import moving, use_running_statistics_for_one
 from consort.training.objectives import (
-    ONE,
     Adjust,
+    Found,
     Gradients,
     Objective,
+    Step,
     gradients_of_sum,
     task_losses,
 )
 from consort.training.optimizers import clip_by_norm, make_optimizer
-from consort.training.replay import Found, Step, is_steady, replayed
 from consort.training.scoring import BATCH, recompute_statistics
 
 _GATHERED = 1 << 18  # numbers that are shuffled at a time, if more than an epoch is that small
@@ -136,17 +136,13 @@ class LocalTraining:
         names: Sequence[str],
         params: Sequence[Tensor],
     ) -> Step:
-        """From a batch to its losses and gradients; the ordinary ones are replayed if possible."""
+        """From a batch to its losses and gradients."""
 
         def step(batch: Examples) -> Found:
             losses = self.weighted(objective(client, batch))
             return list(losses.values()), gradients(losses, names, params)
 
-        ordinary = objective is task_losses and gradients is gradients_of_sum
-        if not (ordinary and all(map(is_steady, client.tasks.values()))):
-            return step
-        tasks, weights = tuple(client.tasks.items()), tuple(self.task_weights.items())
-        return replayed(step, client.model, (tasks, weights, *map(id, params)), [ONE])
+        return step
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
         """The same steps for all clients of a cohort at once."""

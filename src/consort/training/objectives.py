@@ -19,10 +19,12 @@ Gradients = Callable[[dict[str, Tensor], Sequence[str], Sequence[Tensor]], Seque
 """Turns the losses into one gradient per parameter: (losses, names, parameters)."""
 Adjust = Callable[[Sequence[str], Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]
 """Changes the gradients before the step: (names, values of the parameters, gradients)."""
+Found = tuple[Sequence[Tensor], Sequence[Tensor]]
+"""The losses of a batch and the gradients of the parameters."""
+Step = Callable[[Examples], Found]
+"""Turns a batch into its losses and gradients."""
 
-
-ONE = torch.ones(())
-"""The gradient of a loss with respect to itself."""
+_ONE = torch.ones(())  # the gradient of a loss with respect to itself
 _run_backward = Variable._execution_engine.run_backward
 
 
@@ -60,7 +62,7 @@ def gradients_of_sum(
 ) -> Sequence[Tensor]:
     """The gradient of the sum of all losses: the ordinary one."""
     roots = tuple(loss for loss in losses.values() if loss.requires_grad)
-    ones = (ONE,) * len(roots)
+    ones = (_ONE,) * len(roots)
     # What torch.autograd.grad calls after checks that take as long as a tiny model's backward pass.
     grads = _run_backward(roots, ones, False, False, tuple(params), True, accumulate_grad=False)
     if any(grad is None for grad in grads):

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor
 
 from consort.data.examples import Examples
-from consort.training.replay import Step
 
 if TYPE_CHECKING:
     from consort.training.client import Client
     from consort.training.local import LocalTraining
-    from consort.training.objectives import Gradients, Objective
+    from consort.training.objectives import Gradients, Objective, Step
 
 
 class StepRule(Protocol):

@@ -53,7 +53,13 @@ class Outputs(nn.Module):
 
 
 def write_encoder(path: Path, encoder: nn.Module, metadata: ModelMetadata) -> None:
-    """Writes an encoder's parameters in the format that the model option `weights` reads."""
+    """Writes an encoder's parameters in the format that the model option `weights` reads.
+
+    Args:
+        path: The file to write.
+        encoder: The encoder.
+        metadata: Is stored in the file.
+    """
     from safetensors.torch import save
 
     trunk = getattr(encoder, "network", encoder)

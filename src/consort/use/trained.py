@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from consort.core.algorithm import Clients
-from consort.core.messages import Payload
 from consort.core.registry import did_you_mean
 from consort.data.examples import Splits
-from consort.engines.embedded import Embedded
-from consort.engines.host import ClientHost
-from consort.engines.middleware import Policed
-from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
 from consort.experiment.opening import open_run
 from consort.models.multitask import MultiTaskModel
-from consort.run.run import Run
+from consort.run.reported import reported_model
 
 
 @dataclass(frozen=True)
@@ -58,49 +51,3 @@ def trained_model(folder: Path, client: str) -> TrainedModel:
             f"{folder}: no round is finished yet; continue with `consort resume {folder}`"
         )
     return TrainedModel(client, found.model, run.federation.data(client), found.round, about)
-
-
-class ReportedModel(NamedTuple):
-    """A model as it was evaluated, with its scores."""
-
-    model: MultiTaskModel
-    scores: Payload
-    round: int
-
-
-def reported_model(run: Run, client: str, back: int = 0) -> ReportedModel | None:
-    """Evaluates the models of a client, and keeps the one that the run's algorithm reports.
-
-    Args:
-        run: A run with a folder.
-        client: The name of the client.
-        back: How many rounds before the last finished one.
-
-    Returns:
-        The model, or `None` if there is no checkpoint of that round.
-    """
-    saved = run.saved(back)
-    if saved is None:
-        return None
-    run.federation.compute.apply()
-    seen: list[tuple[MultiTaskModel, Payload]] = []
-    host = ClientHost(
-        run.federation,
-        run.algorithm,
-        run.seed,
-        run.schedule.rounds,
-        StateStore(run.folder and run.folder / "clients"),
-        witness=lambda model, scores: seen.append((copy.deepcopy(model), scores)),
-    )
-    clients = Clients(
-        ids=(client,),
-        round=saved["round"],
-        rounds=run.schedule.rounds,
-        seed=run.seed,
-        engine=Policed(Embedded(host), "stop", 0, lambda _: None),
-        population=len(run.federation.client_ids),
-        evaluation=True,
-    )
-    answer = run.algorithm.evaluate(saved["server"], clients)[client]
-    reported = answer[run.algorithm.reports]
-    return next(ReportedModel(*found, saved["round"]) for found in seen if found[1] is reported)

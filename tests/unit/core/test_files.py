@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consort.core.files import load, save, write_file
+from consort.core.files import held, load, save, write_file
 from consort.core.params import Params
 from consort.engines.states import StateStore
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,38 @@ class Server:
 
 def server() -> Server:
     return Server(Params({"encoder.w": torch.arange(4.0)}), {"c0": [0.1, math.inf]})
+
+
+# Locks
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from consort.core.files import held
+
+with held(Path(sys.argv[1]), *sys.argv[2:]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_is_held_by_one_process_until_it_ends(tmp_path: Path):
+    folder = tmp_path / "new"
+    command = [sys.executable, "-c", HOLDER, str(folder), "server.lock"]
+    refusal = f"{folder} is in use by another process: stop it first"
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(UsageError, match=refusal),
+            held(folder, "server.lock", "stop it first"),
+        ):
+            pass
+        with held(folder):  # another lock file is another matter
+            pass
+        child.kill()
+    with held(folder, "server.lock"):
+        pass
 
 
 # Files

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,9 @@ def test_the_first_line_is_that_of_the_docstring():
         "The first line of an object's"
     )
     assert first_line("consort.core.registry:nothing") == ""
+    assert first_line("json:dumps") == (json.dumps.__doc__ or "").partition("\n")[0]
+    assert first_line("bisect:insort_right").startswith("Insert item x in list a")
+    assert first_line("consort.nowhere:thing") == first_line("no_such_package:thing") == ""
 
 
 def test_reading_first_lines_imports_nothing_slow():

@@ -120,9 +120,12 @@ def test_a_damaged_answer_is_refused_and_the_round_goes_on(recipe, tmp_path):
         {},
         {"header": b"{"},
         {"header": b"[]"},
-        {"header": b'{"error":"","seconds":1}'},
-        {"header": b'{"error":"","seconds":"x"}', "content": encode({})},
-        {"header": b'{"error":"","seconds":1}', "content": encode([1])},
+        {"header": b'{"error":"","seconds":1,"flops":0}'},
+        {"header": b'{"error":"","seconds":1}', "content": encode({})},
+        {"header": b'{"error":"","seconds":"x","flops":0}', "content": encode({})},
+        {"header": b'{"error":"","seconds":1,"flops":"x"}', "content": encode({})},
+        {"header": b'{"error":"","seconds":1,"flops":1e999}', "content": encode({})},
+        {"header": b'{"error":"","seconds":1,"flops":0}', "content": encode([1])},
     ],
 )
 def test_whatever_a_client_sends_is_an_answer_or_an_error(parts):

@@ -26,8 +26,9 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run, reassemble, resume_run
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import environment, read_description
+from consort.experiment.run_folder import environment
 from consort.results.result import Result
+from consort.run.folder import read_description
 
 VECTORS = {"name": "synthetic_vectors", "classes": 4, "examples": 120, "features": 6}
 PICTURES = {"name": "synthetic_shapes", "examples": 120, "size": 8, "shapes": 3, "textures": 2}
@@ -453,6 +454,5 @@ def test_wrong_obfuscations_are_named():
         recipe_of({**FINGERS, "obfuscation": [{"beta": 1.5}]}, "here")
     pictures = {"name": "synthetic_images", "per_class": 3}
     cut = {"min_examples": 3}
-    federation = loaded(data=pictures, partition=cut, obfuscation={}, model={"name": "cnn4"})
     with pytest.raises(UsageError, match="obfuscation needs images with values from 0 to 1"):
-        federation.data("client-0")
+        loaded(data=pictures, partition=cut, obfuscation={}, model={"name": "cnn4"})

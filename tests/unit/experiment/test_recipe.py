@@ -25,7 +25,7 @@ from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe, shipped_recipes
 from consort.experiment.tables import merged
 from consort.models.registry import ModelSpec, build
-from consort.results.published import Published
+from consort.results.table import Published
 from consort.run.schedule import Schedule
 from consort.tasks import Classification
 from consort.training.compute import Compute

@@ -17,9 +17,6 @@ from consort.metrics.biometric import (
     equal_errors_of_users,
     error_curve,
     errors_at,
-    false_acceptance_rate,
-    false_rejection_rate,
-    interpolated_equal_error_rate,
     mean_area_under_curve,
     true_acceptance_rate,
 )
@@ -69,8 +66,6 @@ def test_equal_errors_are_those_of_the_definition(genuine, forged):
 def test_error_rates_count_scores(genuine, forged, threshold):
     far = sum(score >= threshold for score in forged) / len(forged)
     frr = sum(score < threshold for score in genuine) / len(genuine)
-    assert false_acceptance_rate(forged, threshold) == far
-    assert false_rejection_rate(genuine, threshold) == frr
     errors = errors_at(genuine, forged, threshold)
     assert (errors.far, errors.frr, errors.mean) == (far, frr, (far + frr) / 2)
 
@@ -155,8 +150,8 @@ def test_the_mean_area_is_that_of_the_users(users):
 
 def test_error_rates_by_hand():
     high, low = [3.0, 4.0, 5.0], [0.0, 1.0, 2.0]
-    for rate in (equal_error_rate, interpolated_equal_error_rate):
-        assert (rate(high, low), rate(low, high), rate(low, low)) == (0, 1, 0.5)
+    rate = equal_error_rate
+    assert (rate(high, low), rate(low, high), rate(low, low)) == (0, 1, 0.5)
     assert area_under_curve(high, low) == 1
     assert true_acceptance_rate(high, low, 0.0) == 1
     assert equal_error_threshold(high, low) == 3
@@ -184,16 +179,9 @@ def test_swapping_signs_swaps_the_area(genuine, forged):
 @few
 def test_only_the_order_of_scores_counts(scores):
     bent = [np.exp(np.array(part) / 30) for part in scores]
-    for metric in (area_under_curve, equal_error_rate, interpolated_equal_error_rate, equal_errors):
+    for metric in (area_under_curve, equal_error_rate, equal_errors):
         assert metric(*scores) == metric(*bent)
     assert true_acceptance_rate(*scores, 0.1) == true_acceptance_rate(*bent, 0.1)
-
-
-@given(unlike_scores())
-@few
-def test_the_interpolated_rate_is_near(scores):
-    allowed = 1 / min(map(len, scores)) + 1e-12
-    assert abs(interpolated_equal_error_rate(*scores) - equal_error_rate(*scores)) <= allowed
 
 
 @given(TIED, TIED)
@@ -233,20 +221,20 @@ def test_strange_scores_have_a_defined_result(strange, ordinary):
         ((strange, ordinary), (lowest, ordinary)),
         ((ordinary, strange), (ordinary, lowest)),
     ):
-        for metric in (equal_error_rate, interpolated_equal_error_rate, area_under_curve):
+        for metric in (equal_error_rate, area_under_curve):
             assert 0 <= metric(*scores) == metric(*same) <= 1
         assert 0 <= true_acceptance_rate(*scores, 0.1) <= 1
 
 
 def test_what_is_not_a_number_is_never_accepted():
-    assert false_acceptance_rate([np.nan, 1.0], 0.0) == 0.5
-    assert false_rejection_rate([np.nan, 1.0], 0.0) == 0.5
+    errors = errors_at([np.nan, 1.0], [np.nan, 1.0], 0.0)
+    assert (errors.far, errors.frr) == (0.5, 0.5)
     assert area_under_curve([1.0], [np.nan]) == 1
 
 
 @pytest.mark.parametrize(("genuine", "forged"), [([], [1.0]), ([1.0], []), ([], [])])
 def test_no_scores_are_an_error(genuine, forged):
-    for metric in (equal_error_rate, area_under_curve, error_curve, interpolated_equal_error_rate):
+    for metric in (equal_error_rate, area_under_curve, error_curve):
         with pytest.raises(ValueError, match="at least one genuine and one forged score"):
             metric(genuine, forged)
 

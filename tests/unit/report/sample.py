@@ -80,6 +80,7 @@ def write_run(
         "seed": seed,
         "rounds": rounds,
         "workers": 2,
+        "data": None,
         "environment": {"consort": "0.1.0", "python": "3.11", "cpu": "a processor", "cores": 2},
     }
     told |= about

@@ -23,7 +23,7 @@ from consort.report.predictions import IMAGES, comparable_runs, predictions, sho
 from consort.report.rendering import RENDERERS
 from consort.report.run_set import RunSet
 from consort.results.result import Result
-from consort.use.trained import reported_model
+from consort.run.reported import reported_model
 
 NAMES = ("fedavg_parts", "local_only")
 

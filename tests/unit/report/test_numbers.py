@@ -7,7 +7,7 @@ import math
 import pytest
 
 from consort.report.numbers import UNKNOWN, amount_text, count, natural, score, summary, words
-from consort.results.statistics import Summary
+from consort.results.summary import Summary
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from consort.report.headline import headline, headline_tiles
 from consort.report.numbers import UNKNOWN
 from consort.report.run_set import RunSet
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
-from consort.results.published import Published
-from consort.results.table import compare_table
+from consort.results.table import Published, compare_table
 
 SHAPE = {"shape": TASKS["shape"]}
 

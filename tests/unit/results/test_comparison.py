@@ -10,9 +10,11 @@ from tests.unit.cli.command import consort, write_recipe
 from consort.errors import UsageError
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Recipe
-from consort.results.comparison import judge, runs_below
+from consort.results.claims import Verdict
+from consort.results.comparison import judge
 from consort.results.gains import gains
 from consort.results.result import Result
+from consort.run.folder import runs_below
 
 SEEDS = (0, 1, 2)
 NAMES = ("local_only", "fedavg", "scaffold")
@@ -41,9 +43,13 @@ def with_claims(recipe: Path, *claims: str) -> Recipe:
     return load_recipe(recipe, changes=[f"claims={list(claims)!r}"])
 
 
+def judged(recipe: Recipe, folders: list[Path]) -> list[Verdict]:
+    return judge(recipe.claims, list(recipe.algorithms), folders)
+
+
 def outcomes(compared: tuple[Path, Path], *claims: str) -> list[str]:
     recipe, root = compared
-    return [verdict.outcome for verdict in judge(with_claims(recipe, *claims), runs_below(root))]
+    return [verdict.outcome for verdict in judged(with_claims(recipe, *claims), runs_below(root))]
 
 
 def test_bytes_decide_exactly(compared):
@@ -64,7 +70,7 @@ def test_scores_are_judged_by_the_spread_over_paired_seeds(compared):
     runs = {(r.algorithm, r.seed): r.value("loss") for r in map(Result.load, runs_below(root))}
     margins = [runs["local_only", seed] - runs["fedavg", seed] for seed in SEEDS]
     recipe = with_claims(compared[0], "loss(fedavg) < loss(local_only) + 9", "loss(fedavg) >= 9")
-    sure, wrong = judge(recipe, runs_below(root))
+    sure, wrong = judged(recipe, runs_below(root))
     assert (sure.outcome, wrong.outcome) == ("holds", "fails")
     assert f"margin {9 + sum(margins) / 3:+.4g}" in sure.detail
     assert "over 3 seeds" in sure.detail
@@ -84,25 +90,25 @@ def test_one_seed_decides_nothing_but_bytes(compared):
     recipe, root = compared
     given = with_claims(recipe, "loss(fedavg) < 99", "bytes(fedavg) > 0")
     folders = [root / name / "seed-0" for name in NAMES]
-    assert [verdict.outcome for verdict in judge(given, folders)] == ["undecided", "holds"]
+    assert [verdict.outcome for verdict in judged(given, folders)] == ["undecided", "holds"]
 
 
 def test_only_seeds_that_both_have_count(compared):
     recipe, root = compared
     given = with_claims(recipe, "loss(fedavg) < loss(scaffold) + 9")
     folders = [root / "fedavg" / f"seed-{seed}" for seed in SEEDS]
-    (none,) = judge(given, folders)
+    (none,) = judged(given, folders)
     assert none.outcome == "undecided"
     assert "no seed has all of" in none.detail
     folders += [root / "scaffold" / f"seed-{seed}" for seed in (1, 2)]
-    (two,) = judge(given, folders)
+    (two,) = judged(given, folders)
     assert two.outcome == "holds"
     assert "over 2 seeds" in two.detail
 
 
 def test_without_claims_nothing_is_judged(compared):
     recipe, _ = compared
-    assert judge(load_recipe(recipe), []) == []
+    assert judged(load_recipe(recipe), []) == []
 
 
 @pytest.mark.parametrize(("claim", "message"), [
@@ -113,7 +119,7 @@ def test_without_claims_nothing_is_judged(compared):
 def test_a_claim_that_cannot_be_read_is_an_error(compared, claim, message):
     recipe, root = compared
     with pytest.raises(UsageError, match=message):
-        judge(with_claims(recipe, claim), runs_below(root))
+        judged(with_claims(recipe, claim), runs_below(root))
 
 
 @pytest.mark.parametrize(("claims", "code"), [

@@ -16,9 +16,8 @@ from tests.unit.report.sample import load_run
 
 from consort.core.row import Row
 from consort.errors import Failure, UsageError
-from consort.results.published import Published
 from consort.results.result import Result
-from consort.results.table import MIB, by_algorithm, compare_table
+from consort.results.table import MIB, Published, by_algorithm, compare_table
 from consort.run.history import History
 
 SHAPE = {"shape": {"metric": "accuracy", "higher_is_better": True}}
@@ -31,9 +30,14 @@ def run(folder, rows, tasks=SHAPE, reports="global", algorithm="fedavg", seed=0,
     about = {
         "algorithm": algorithm,
         "seed": seed,
+        "rounds": 1,
         "reports": reports,
+        "recipe": {},
+        "partition": "",
         "tasks": tasks,
         "clients": dict(clients),
+        "workers": 1,
+        "data": None,
     }
     (folder / "run.json").write_text(json.dumps(about))
     history = History(folder / "history.jsonl")

@@ -137,7 +137,8 @@ def test_what_is_noted_is_no_time_of_a_client(tmp_path: Path):
     run = Run(tiny_federation(2), Noting(), Schedule(rounds=2), folder=tmp_path)
     history = list(run.go())
     about = {
-        "algorithm": "noting", "seed": 0, "reports": "global", "clients": {},
+        "algorithm": "noting", "seed": 0, "rounds": 2, "reports": "global", "clients": {},
+        "recipe": {}, "partition": "", "workers": 1, "data": None,
         "tasks": {"classify": {"metric": "accuracy", "higher_is_better": True}},
     }  # fmt: skip
     (tmp_path / "run.json").write_text(json.dumps(about))

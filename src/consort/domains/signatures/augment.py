@@ -46,36 +46,3 @@ def augmented(
             if len(chosen):
                 result[chosen] = transform(result[chosen], generator)
     return result
-
-
-def random_crop(images: Tensor, size: tuple[int, int], generator: Generator) -> Tensor:
-    """Crops each image at a random position.
-
-    Args:
-        images: Images x channels x height x width.
-        size: Height and width of the crops.
-        generator: The source of randomness.
-
-    Returns:
-        The crops.
-    """
-    (rows, columns) = (
-        torch.randint(room - side + 1, (len(images), 1), generator=generator) + torch.arange(side)
-        for room, side in zip(images.shape[2:], size, strict=True)
-    )
-    each = torch.arange(len(images))[:, None, None]
-    return images[each, :, rows[:, :, None], columns[:, None, :]].movedim(3, 1).contiguous()
-
-
-def centre_crop(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Crops the centre of each image.
-
-    Args:
-        images: Images x channels x height x width.
-        size: Height and width of the crops.
-
-    Returns:
-        The crops, as a view.
-    """
-    (height, width), (tall, wide) = images.shape[2:], size
-    return images[:, :, (height - tall) // 2 :, (width - wide) // 2 :][:, :, :tall, :wide]

@@ -36,19 +36,6 @@ def rotation(images: Tensor, generator: Generator) -> Tensor:
     return _warped(images, cos, sin, -sin, cos, zero, zero)
 
 
-def elastic(images: Tensor, generator: Generator) -> Tensor:
-    """Distorts the image smoothly, displacing pixels by up to 4 % of its height."""
-    count, _, height, width = images.shape
-    noise = _between(-1, 1, (count, 2, height, width), generator)
-    shift = blurred(noise, torch.full((count,), height / 16))
-    shift = shift / shift.abs().amax((1, 2, 3), keepdim=True) * (0.04 * height)
-    straight = F.affine_grid(
-        torch.eye(2, 3).expand(count, 2, 3), list(images.shape), align_corners=False
-    )
-    bent = straight + shift.permute(0, 2, 3, 1) * torch.tensor([2 / width, 2 / height])
-    return F.grid_sample(images, bent, align_corners=False)
-
-
 def contrast(images: Tensor, generator: Generator) -> Tensor:
     """Scales the differences from the mean by a factor from 0.8 to 1.2."""
     mean = images.mean((1, 2, 3), keepdim=True)
@@ -95,15 +82,6 @@ def cropping(images: Tensor, generator: Generator) -> Tensor:
     )
     holes = (rows[:, :, :, None] & columns[:, :, None, :]).any(1)
     return images.masked_fill(holes[:, None], 0)
-
-
-def mixed_noise(images: Tensor, generator: Generator) -> Tensor:
-    """Blends in up to 20 % of a noise pattern or of another image of the batch."""
-    order = torch.randperm(len(images), generator=generator)
-    pattern = torch.rand(images.shape, generator=generator)
-    use_image = torch.rand(len(images), 1, 1, 1, generator=generator) < 0.5
-    other = torch.where(use_image, images[order], pattern)
-    return torch.lerp(images, other, _factor(0, 0.2, images, generator))
 
 
 def blurred(images: Tensor, deviations: Tensor) -> Tensor:

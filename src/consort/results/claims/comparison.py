@@ -15,7 +15,7 @@ from consort.results.claims.expressions import (
     naming,
     value_of,
 )
-from consort.results.statistics import confidence_interval, summarise
+from consort.results.summary import confidence_interval, summarise
 
 EXACT_METRICS = frozenset({"bytes", "bytes_up", "bytes_down", "flops"})
 

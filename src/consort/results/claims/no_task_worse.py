@@ -15,7 +15,7 @@ from consort.results.claims.comparison import (
     Values,
     weakest,
 )
-from consort.results.statistics import Summary, summarise
+from consort.results.summary import Summary, summarise
 
 EACH_TASK = "each task"
 STANDARD_ERROR = "standard error"

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consort.domains.signatures import transforms
-from consort.domains.signatures.augment import SCHEMES, augmented, centre_crop, random_crop
+from consort.domains.signatures.augment import SCHEMES, augmented
 from consort.domains.signatures.synthetic.signatures import synthetic_signatures
 
-GEOMETRIC = ("shear", "translation", "rotation", "elastic")
+GEOMETRIC = ("shear", "translation", "rotation")
 OTHERS = (
     "contrast",
     "brightness",
@@ -18,7 +18,6 @@ OTHERS = (
     "gaussian_blur",
     "motion_blur",
     "cropping",
-    "mixed_noise",
 )
 
 
@@ -36,7 +35,7 @@ def images():
     return dataset.prepare(dataset.examples.inputs)
 
 
-# The twelve transforms
+# The ten transforms
 
 
 @pytest.mark.parametrize("name", GEOMETRIC + OTHERS)
@@ -56,7 +55,7 @@ def test_every_transform_changes_images_and_stays_in_range(name, images):
     assert (once != images).flatten(1).any(1).sum() > len(images) / 2
 
 
-@pytest.mark.parametrize("name", [name for name in GEOMETRIC + OTHERS if name != "mixed_noise"])
+@pytest.mark.parametrize("name", GEOMETRIC + OTHERS)
 @given(
     shape=st.tuples(*(st.integers(1, 3), st.integers(1, 2), st.integers(6, 20), st.integers(6, 20)))
 )
@@ -154,22 +153,6 @@ def test_one_to_three_boxes_are_removed():
     assert removed.mean(0).std() < removed.mean(0).mean(), "everywhere alike"
 
 
-def test_elastic_moves_ink_by_no_more_than_4_percent_of_the_height():
-    squares = torch.zeros(20, 1, 100, 100)
-    squares[:, :, 45:55, 45:55] = 1
-    moved = transforms.elastic(squares, seeded())[:, 0] > 0.1
-    rows = moved.any(2).nonzero()[:, 1]
-    assert rows.min() >= 40
-    assert rows.max() <= 59
-
-
-def test_mixed_noise_blends_at_most_a_fifth(images):
-    result = transforms.mixed_noise(images, seeded())
-    assert (result - images).abs().max() <= 0.2 + 1e-6
-    clean = (result[images == 0] == 0).float().mean()
-    assert 0.1 < clean < 0.9, "some with another image, some with a pattern"
-
-
 def assert_alike(found, expected):
     inner = (slice(None), slice(None), slice(5, -5), slice(5, -5))
     assert (found[inner] - expected[inner]).abs().max() < 2e-3
@@ -219,17 +202,3 @@ def test_the_same_generator_gives_the_same_bits_and_touches_nothing_else(images)
 
 def test_no_images_are_no_problem():
     assert augmented(torch.zeros(0, 1, 8, 8), seeded()).shape == (0, 1, 8, 8)
-
-
-# Crops
-
-
-def test_crops():
-    images = torch.arange(6 * 7.0).view(1, 1, 6, 7).expand(400, 2, 6, 7)
-    crops = random_crop(images, (4, 5), seeded())
-    assert crops.shape == (400, 2, 4, 5)
-    starts = crops[:, 0, 0, 0]
-    assert set(starts.tolist()) == {7.0 * row + column for row in range(3) for column in range(3)}
-    assert torch.equal(crops, starts[:, None, None, None] + images[:, :, :4, :5])
-    assert torch.equal(centre_crop(images, (4, 5)), images[:, :, 1:5, 1:6])
-    assert torch.equal(random_crop(images, (6, 7), seeded()), images)

@@ -140,7 +140,7 @@ def test_lower_is_better_where_the_metric_says_so(tmp_path, depths, outcome):
     recipe = recipe_of(table, "here")
     folders = seeds_of(tmp_path, "alone", [(0.5, 2.0), (0.5, 2.0)])
     folders += seeds_of(tmp_path, "ours", [(0.6, depths[0]), (0.6, depths[1])])
-    (verdict,) = judge_runs(recipe, folders)
+    (verdict,) = judge_runs(recipe.claims, list(recipe.algorithms), folders)
     assert verdict.outcome == outcome
     if outcome == "fails":
         assert verdict.detail == (

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from consort.domains.scenes.metrics.average_precision import Detections, mean_average_precision
 from consort.domains.scenes.metrics.keypoints import keypoint_similarity
 from consort.domains.scenes.tasks.dense import DenseTask
 from consort.domains.scenes.tasks.figures import found_figures
 from consort.domains.scenes.tasks.heat import gaussians
-from consort.errors import UsageError
 from consort.tasks.task import Meter
 
 _TAG_WEIGHT, _PUBLISHED_WIDTH = 1e-3, 2 / 128  # sigma of heat maps / longer side
@@ -171,23 +169,3 @@ class KeyPointsMeter:
         """The metrics; empty if there were no figures."""
         scores = mean_average_precision([self.figures])
         return scores and {**scores, "loss": self.loss / self.images}
-
-
-def padded(figures: Tensor, most: int) -> Tensor:
-    """Pads the figures of one image to a fixed number.
-
-    Args:
-        figures: Figures x joints x 4.
-        most: The number of figures in the result.
-
-    Returns:
-        The target, with zeros for missing figures.
-
-    Raises:
-        UsageError: If there are more figures.
-    """
-    if len(figures) > most:
-        raise UsageError(
-            f"an image has {len(figures)} figures, but at most {most} fit into a target"
-        )
-    return F.pad(figures, (0, 0, 0, 0, 0, most - len(figures)))

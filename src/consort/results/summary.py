@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import mean, pstdev, stdev
+from statistics import fmean, pstdev, quantiles, stdev
+from statistics import mean as exact_mean
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,34 @@ class Spread:
 def summarise(values: Sequence[float]) -> Summary:
     """Mean and sample standard deviation of one value per seed."""
     std = _deviation(stdev, values) if len(values) > 1 else 0.0
-    return Summary(float(mean(values)), std, len(values))
+    return Summary(float(exact_mean(values)), std, len(values))
 
 
 def spread(values: Sequence[float], examples: Sequence[float]) -> Spread:
     """The spread of one value per client, given how many examples each stands for."""
     total = sum(value * weight for value, weight in zip(values, examples, strict=True))
     return Spread(
-        mean=float(mean(values)),
+        mean=float(exact_mean(values)),
         std=_deviation(pstdev, values),
         min=min(values),
         max=max(values),
         weighted=total / sum(examples),
     )
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean, unless something diverged: then it is not a number."""
+    numbers = list(values)
+    return fmean(numbers) if numbers and all(map(math.isfinite, numbers)) else math.nan
+
+
+def middle(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, and the bounds of the middle half."""
+    average = mean(values)
+    if len(values) < 2 or math.isnan(average):
+        return average, average, average
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return average, low, high
 
 
 def confidence_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from consort.results.statistics import (
+from consort.results.summary import (
     Spread,
     Summary,
     confidence_interval,
@@ -120,6 +120,6 @@ def test_format(summary, digits, text):
 
 
 def test_scipy_is_not_loaded_by_importing():
-    modules = "consort.results.claims, consort.results.statistics"
+    modules = "consort.results.claims, consort.results.summary"
     code = f"import sys, {modules}; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

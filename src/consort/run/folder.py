@@ -1,0 +1,77 @@
+"""What the folder of a run says about it. This module reads `run.json` and never writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import consort
+from consort.errors import Failure, UsageError
+
+FORMAT = 1
+"""Of `run.json` and the files beside it. It changes when they cannot be read as before."""
+
+_NAME = "run.json"
+_KEYS = (
+    "algorithm",
+    "seed",
+    "rounds",
+    "reports",
+    "recipe",
+    "partition",
+    "tasks",
+    "clients",
+    "workers",
+    "data",
+)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """Reads what `run.json` says about the run in a folder.
+
+    Args:
+        folder: The folder of one run.
+
+    Returns:
+        The description, in which every key that a run needs is there.
+
+    Raises:
+        UsageError: The folder holds no run, or one that another version wrote in another format.
+        Failure: The description is damaged.
+    """
+    path = folder / _NAME
+    if not path.is_file():
+        reason = f"there is no {_NAME} in it" if folder.is_dir() else "there is no such folder"
+        raise UsageError(f"{folder} holds no run: {reason}")
+    try:
+        description: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        format_ = description.get("format", 1)
+        missing = [key for key in _KEYS if key not in description]
+    except (ValueError, AttributeError) as error:
+        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
+    if format_ != FORMAT:
+        raise UsageError(_of_another_format(path, description))
+    if missing:
+        raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
+    return description
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """Finds the runs in a folder: the folder itself, or all folders of runs below it.
+
+    Raises:
+        UsageError: There is no run.
+    """
+    found = sorted({path.parent for path in folder.rglob(_NAME)})
+    if not found:
+        raise UsageError(f"{folder} holds no run: there is no {_NAME} in it or below it")
+    return found
+
+
+def _of_another_format(path: Path, description: dict[str, Any]) -> str:
+    writer = description.get("environment", {}).get("consort", "of another version")
+    return (
+        f"{path} was written by Consort {writer} in format {description['format']}, and Consort "
+        f"{consort.__version__} reads format {FORMAT}: open it with the version that wrote it"
+    )

@@ -1,0 +1,68 @@
+"""The one reader of `run.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.report.sample import write_run
+
+import consort
+from consort.errors import Failure, UsageError
+from consort.results.result import Result
+from consort.run.folder import FORMAT, read_description, runs_below
+
+
+def change(folder: Path, **keys: object) -> Path:
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    return folder
+
+
+def test_a_folder_of_version_0_1_0_names_no_format_and_is_read(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    assert "format" not in read_description(folder)
+    assert Result.load(folder).algorithm == "fedavg"
+    assert read_description(change(folder, format=FORMAT))["seed"] == 0
+
+
+def test_a_folder_of_another_format_says_so_in_one_sentence(tmp_path: Path):
+    environment = {"consort": "7.0.0"}
+    folder = change(write_run(tmp_path / "run"), format=FORMAT + 1, environment=environment)
+    for read in (read_description, Result.load):
+        with pytest.raises(UsageError) as caught:
+            read(folder)
+        assert str(caught.value) == (
+            f"{folder / 'run.json'} was written by Consort 7.0.0 in format {FORMAT + 1}, and "
+            f"Consort {consort.__version__} reads format {FORMAT}: open it with the version that "
+            "wrote it"
+        )
+
+
+def test_another_format_is_told_before_what_is_missing(tmp_path: Path):
+    (tmp_path / "run.json").write_text('{"format": 99}')
+    with pytest.raises(UsageError, match="written by Consort of another version in format 99"):
+        read_description(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "3", "[]", "null", '{"algorithm": ', '{"seed": 0}'])
+def test_a_damaged_description_is_an_error_that_names_it(tmp_path: Path, content: str):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(Failure, match=r"run\.json .*: start the run again"):
+        read_description(tmp_path)
+
+
+def test_reading_changes_nothing(tmp_path: Path):
+    folder = write_run(tmp_path / "run")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+    read_description(folder)
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()} == before
+
+
+def test_runs_are_found_wherever_they_are_below(tmp_path: Path):
+    folders = [write_run(tmp_path / name) for name in ("a/seed-0", "a/seed-1", "b")]
+    assert runs_below(tmp_path) == folders
+    assert runs_below(folders[0]) == folders[:1]
+    with pytest.raises(UsageError, match=r"holds no run: there is no run\.json in it or below it"):
+        runs_below(tmp_path / "nowhere")

@@ -14,8 +14,8 @@ from pathlib import Path
 from PIL import Image
 
 HERE = Path(__file__).parent
-SIZE = (1300, 1030)
-STYLE = "<style>section, details { display: none } #curves { display: block }</style>"
+SIZE = (1300, 1090)
+STYLE = "<style>section, details { display: none } #learning-curves { display: block }</style>"
 
 
 def main() -> None:

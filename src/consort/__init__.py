@@ -1,4 +1,4 @@
-"""Federated learning for clients that are unlike: in data, in model architecture, in tasks.
+"""Federated learning among heterogeneous clients: different data, model architectures and tasks.
 
 >>> import torch
 >>> from consort import Classification, Examples, Federation, LocalTraining, Member, ModelSpec

@@ -1,26 +1,58 @@
-"""Everything that can go wrong, said in one sentence."""
+"""Exceptions of Consort; each message is one sentence that says what is wrong and what to do."""
 
 from __future__ import annotations
 
 
 class ConsortError(Exception):
-    """What a user is told, without a traceback, before the command ends."""
+    """The base class of all errors that users are told without a traceback.
+
+    `exit_code` is the exit status of the command that ends with the error.
+
+    Examples:
+        >>> from consort import ConsortError, Failure
+        >>> try:
+        ...     raise Failure("results.json is missing: run the experiment again")
+        ... except ConsortError as error:
+        ...     print(error, error.exit_code)
+        results.json is missing: run the experiment again 1
+    """
 
     exit_code = 1
 
 
 class UsageError(ConsortError):
-    """The request is wrong: a misspelt key, an impossible partition, models that do not mix."""
+    """The request is wrong: for example a misspelt key, or models that cannot be averaged.
+
+    Examples:
+        >>> from consort import ModelSpec, UsageError
+        >>> try:
+        ...     ModelSpec.of({"name": "mlp", "hiden": [64]})
+        ... except UsageError as error:
+        ...     print(error)  # doctest: +ELLIPSIS
+        model 'mlp' has no option 'hiden': did you mean 'hidden'? ...
+    """
 
     exit_code = 2
 
 
 class Failure(ConsortError):
-    """The request was right, but carrying it out failed."""
+    """The request is valid, but carrying it out failed.
+
+    Examples:
+        >>> from consort import ConsortError, Failure
+        >>> issubclass(Failure, ConsortError), Failure.exit_code
+        (True, 1)
+    """
 
 
 class ClientFailed(Failure):
-    """A client raised an error; its traceback is kept."""
+    """A client raised an error.
+
+    Args:
+        client: The name of the client.
+        reason: What happened, in one sentence.
+        traceback: The traceback on the client, if known.
+    """
 
     def __init__(self, client: str, reason: str, traceback: str = "") -> None:
         super().__init__(f"client {client}: {reason}")
@@ -30,8 +62,8 @@ class ClientFailed(Failure):
 
 
 class Refused(Failure):
-    """A message was not taken in, because what it holds cannot be right."""
+    """A message is not accepted, because its content cannot be valid."""
 
 
 class NoReplies(Failure):
-    """Nobody answered, so there is nothing to aggregate."""
+    """No client replied, so there is nothing to aggregate."""

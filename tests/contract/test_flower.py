@@ -101,8 +101,7 @@ def far_and_near(
     server.status.begin(list(NAMES), algorithm=name, rounds=2)
     server.run(deployment.stack, Observer())
 
-    table = recipe.table
-    settings = {k: v for k, v in table.items() if v is not None and k != "clients"}
+    settings = {k: v for k, v in recipe.table.items() if v is not None and k != "clients"}
     near = recipe_of(merged(settings, {"groups": groups()}), "near")
     prepare_run(near, name, 0, folder / "near").go()
 

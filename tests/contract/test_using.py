@@ -6,7 +6,7 @@ import pytest
 from tests.contract.helpers import ROUGH, every_algorithm, finish, run_of
 from tests.helpers import assert_same, tiny_federation
 
-from consort.run.reported import reported_model
+from consort.experiment.trained import reported_model
 from consort.training.scoring import score
 
 

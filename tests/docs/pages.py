@@ -17,7 +17,7 @@ Table = list[list[str]]
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced piece of a page; `title` is a file name, `output`, a place or empty."""
+    """A fenced piece of a page; `title` is a file, `output`, a machine or empty."""
 
     language: str
     title: str
@@ -25,7 +25,12 @@ class Block:
 
     @property
     def is_file(self) -> bool:
-        return "." in self.title
+        """Whether the page brings this file; one with a folder is the repository's."""
+        return "." in self.title and not self.is_of_the_repository
+
+    @property
+    def is_of_the_repository(self) -> bool:
+        return "/" in self.title
 
 
 @dataclass(frozen=True)

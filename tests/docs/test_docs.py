@@ -35,7 +35,7 @@ from consort.cli.app import app
 from consort.cli.inspecting import Listing
 from consort.core.algorithm import Clients
 from consort.core.params import Params
-from consort.core.plugins import entries, find
+from consort.core.plugins import Plugin, entries, find
 from consort.core.registry import load_object
 from consort.core.row import Row
 from consort.data.dataset import Dataset
@@ -53,9 +53,11 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe
+from consort.federation.protection import Protection
 from consort.results.result import Result
 from consort.results.table import Published
 from consort.run.history import History
+from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.run.schedule import Schedule
 from consort.training.compute import Compute
@@ -155,6 +157,13 @@ def test_code_compiles_and_recipes_load(page, desk):
             load_recipe(Path(block.title))
         elif block.language == "toml":
             tomllib.loads(block.text)
+
+
+@every_page
+def test_files_of_the_repository_are_shown_as_they_are(page):
+    for block in page.blocks:
+        if block.is_of_the_repository:
+            assert block.text == (ROOT / block.title).read_text()
 
 
 @every_page
@@ -371,6 +380,21 @@ def test_the_hooks_of_local_training_are_all_there():
 def test_the_fields_of_a_data_set_are_all_there():
     (table,) = tables(page("add-a-data-set.md").section("What is in a Dataset"))
     assert [c[0].strip("`") for c in table] == [f.name for f in dataclasses.fields(Dataset)]
+
+
+@pytest.mark.parametrize(("name", "heading", "kind"), [
+    ("add-a-protection.md", "The parts", Protection),
+    ("add-an-observer.md", "When it is told", Observer),
+])  # fmt: skip
+def test_everything_that_can_be_overridden_is_there(name, heading, kind):
+    (table,) = tables(page(name).section(heading))
+    public = {part for part in [*vars(kind), *kind.__annotations__] if not part.startswith("_")}
+    assert {cells[0].strip("`").split("(")[0] for cells in table} == public
+
+
+def test_the_tables_of_a_plugin_are_all_there():
+    (table,) = tables(page("add-a-plugin.md").section("What a plug-in can bring"))
+    assert {f.name for f in dataclasses.fields(Plugin)} <= {c[0].strip("`") for c in table}
 
 
 def test_the_names_in_the_concepts_are_public():

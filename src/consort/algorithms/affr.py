@@ -24,7 +24,7 @@ from consort.aggregation.gap_weights import (
     uncentred_gap_weights,
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative, Probability
+from consort.core.bounds import NonNegativeFloat, Probability
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -64,7 +64,7 @@ class AFFR(Algorithm[Server]):
     the largest value."""
     per_client: bool = True
     """Whether the step is divided by the number of clients, as in FedDG-GA's code."""
-    dead_zone: NotNegative = 1.0
+    dead_zone: NonNegativeFloat = 1.0
     """A gap of fewer than so many validation examples counts as 0."""
 
     def start(self, roster: Roster) -> Server:

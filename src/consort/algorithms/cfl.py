@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -38,9 +38,9 @@ class CFL(Algorithm[Server]):
     trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
-    eps1: NotNegative = 0.25
+    eps1: NonNegativeFloat = 0.25
     """A cluster is stationary if its mean update is shorter than this times its longest one."""
-    eps2: NotNegative = 0.25
+    eps2: NonNegativeFloat = 0.25
     """Its clients are not if that one is longer than this times the longest one of all rounds."""
 
     def start(self, roster: Roster) -> Server:

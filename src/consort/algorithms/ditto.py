@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import on_client
-from consort.core.bounds import Count, NotNegative
+from consort.core.bounds import NonNegativeFloat, PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -27,9 +27,9 @@ class Ditto(FedAvg):
     reports: ClassVar[str] = "personal"
     trains_only_by_steps: ClassVar[bool] = True
 
-    strength: NotNegative = 0.1
+    strength: NonNegativeFloat = 0.1
     """Weight of the pull, the paper's lambda: 0 is local training."""
-    personal_epochs: Count = 1
+    personal_epochs: PositiveInt = 1
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:

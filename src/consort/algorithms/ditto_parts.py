@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from consort.algorithms._parts import install
 from consort.algorithms.fedavg_parts import FedAvgParts
 from consort.core.algorithm import on_client
-from consort.core.bounds import Count, NotNegative
+from consort.core.bounds import NonNegativeFloat, PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -24,9 +24,9 @@ PERSONAL = "personal"
 class DittoParts(FedAvgParts):
     """FedAvg of encoders and decoders, and a personal model pulled towards what was received."""
 
-    strength: NotNegative = 0.1
+    strength: NonNegativeFloat = 0.1
     """Weight of the pull, the paper's lambda: 0 is local training."""
-    personal_epochs: Count = 1
+    personal_epochs: PositiveInt = 1
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:

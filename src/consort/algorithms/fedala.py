@@ -18,7 +18,7 @@ from torch import Tensor
 
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import on_client
-from consort.core.bounds import Count, Positive, Share
+from consort.core.bounds import Fraction, PositiveFloat, PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import BUFFERS, Params
 from consort.training.client import Client
@@ -35,11 +35,11 @@ class FedALA(FedAvg):
 
     reports: ClassVar[str] = "personal"
 
-    layers: Count = 2
+    layers: PositiveInt = 2
     """How many tensors are mixed, counted from the end of the model, the paper's p."""
-    share: Share = 0.8
+    share: Fraction = 0.8
     """Share of the training examples from which the mixing is learnt, the paper's s."""
-    mixing_lr: Positive = 1.0
+    mixing_lr: PositiveFloat = 1.0
     """Learning rate of the mixing, the paper's eta."""
 
     @on_client

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from consort.aggregation.distance_attention import distance_attention, squared_distances
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative, Positive
+from consort.core.bounds import NonNegativeFloat, PositiveFloat
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -36,11 +36,11 @@ class FedAMP(Algorithm[Server]):
     trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
-    strength: NotNegative = 1.0
+    strength: NonNegativeFloat = 1.0
     """The paper's lambda: the pull is strength / alpha times the distance."""
-    alpha: Positive = 1.0
+    alpha: PositiveFloat = 1.0
     """The server's step towards similar models."""
-    sigma: Positive = 1.0
+    sigma: PositiveFloat = 1.0
     """The distance over which the weight of a model falls to 1/e."""
 
     def start(self, roster: Roster) -> Server:

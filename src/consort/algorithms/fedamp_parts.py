@@ -18,7 +18,7 @@ from consort.aggregation.distance_attention import distance_attention, squared_d
 from consort.algorithms._own_model import MODEL
 from consort.algorithms._parts import ENCODER, entries_for, initial_parts, travelling
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative, Positive
+from consort.core.bounds import NonNegativeFloat, PositiveFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, has_role, mean
 from consort.core.roster import Roster
@@ -45,11 +45,11 @@ class FedAMPParts(Algorithm[Server]):
     private: ClassVar[tuple[str, ...]] = ("heads", "buffers")
 
     local: LocalTraining = LocalTraining()
-    strength: NotNegative = 1.0
+    strength: NonNegativeFloat = 1.0
     """The paper's lambda: the pull is strength / alpha times the distance."""
-    alpha: Positive = 1.0
+    alpha: PositiveFloat = 1.0
     """The server's step towards similar parts."""
-    sigma: Positive = 1.0
+    sigma: PositiveFloat = 1.0
     """The distance over which the weight of a part falls to 1/e."""
 
     def start(self, roster: Roster) -> Server:

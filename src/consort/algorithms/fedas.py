@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from consort.algorithms.fedper import FedPer, Server
 from consort.core.algorithm import Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.data.examples import Examples
@@ -32,7 +32,7 @@ FAINTEST = 1e-12
 class FedAS(FedPer):
     """FedPer that aligns received encoders and weights clients by their Fisher information."""
 
-    alignment_lr: NotNegative = 0.01
+    alignment_lr: NonNegativeFloat = 0.01
     """Learning rate of the epoch in which the received encoder is aligned."""
 
     def round(self, server: Server, clients: Clients) -> Server:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import on_client
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -24,7 +24,7 @@ class FedAvgFT(FedAvg):
     reports: ClassVar[str] = "tuned"
     trains_only_by_steps: ClassVar[bool] = True
 
-    tuning_epochs: Count = 1
+    tuning_epochs: PositiveInt = 1
 
     @on_client
     def test(self, client: Client, model: Params) -> Payload:

@@ -18,7 +18,7 @@ from torch import Tensor
 from consort.aggregation.cross_attention import Place
 from consort.algorithms._parts import ENCODER, answer, entries_for, initial_parts, install
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, has_role
 from consort.core.roster import Roster
@@ -42,7 +42,7 @@ class FedAvgParts(Algorithm[Server]):
     private: ClassVar[tuple[str, ...]] = ("heads", "buffers")
 
     local: LocalTraining = LocalTraining()
-    mu: NotNegative = 0.0
+    mu: NonNegativeFloat = 0.0
     """Weight of FedProx's proximal term."""
 
     def start(self, roster: Roster) -> Server:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from consort.algorithms.fedper import FedPer
 from consort.core.algorithm import on_client
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -24,7 +24,7 @@ class FedBABU(FedPer):
     reports: ClassVar[str] = "tuned"
     trains_only_by_steps: ClassVar[bool] = True
 
-    tuning_epochs: Count = 10
+    tuning_epochs: PositiveInt = 10
 
     @on_client
     def train(self, client: Client, encoder: Params) -> Payload:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative, Share
+from consort.core.bounds import Fraction, NonNegativeFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -53,9 +53,9 @@ class FedDBE(Algorithm[Server]):
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
-    kappa: NotNegative = 1.0
+    kappa: NonNegativeFloat = 1.0
     """Weight of the mean regularisation, which pulls the mean feature to the consensus."""
-    momentum: Share = 0.1
+    momentum: Fraction = 0.1
     """Weight of a new batch in the running mean, the paper's mu."""
 
     def start(self, roster: Roster) -> Server:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from consort.algorithms.affr import AFFR, Gap, Rule
-from consort.core.bounds import NotNegative, Probability
+from consort.core.bounds import NonNegativeFloat, Probability
 from consort.core.messages import Replies
 
 
@@ -21,7 +21,7 @@ class FedDGGA(AFFR):
     step: Probability = 0.2
     gap: Gap = "loss"
     rule: Rule = "feddg_ga"
-    dead_zone: NotNegative = 0.0
+    dead_zone: NonNegativeFloat = 0.0
 
     def first_weights(self, replies: Replies) -> dict[str, float]:
         """The same for all clients, whatever their number of examples."""

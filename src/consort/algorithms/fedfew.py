@@ -20,7 +20,7 @@ from torch import Tensor
 from consort.aggregation.stch_set import RunningStep, set_weights, smooth_objective
 from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count, Positive
+from consort.core.bounds import PositiveFloat, PositiveInt
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params
 from consort.core.roster import Roster
@@ -49,9 +49,9 @@ class FedFew(Algorithm[Server]):
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
-    models: Count = 3
+    models: PositiveInt = 3
     """How many server models, the paper's K."""
-    mu: Positive = 0.01
+    mu: PositiveFloat = 0.01
     """Smoothness: towards 0, every client counts only for its best model, and only the client with
     the largest loss counts."""
     loss: Literal["running", "received"] = "running"
@@ -60,7 +60,7 @@ class FedFew(Algorithm[Server]):
     mode: Literal["delta", "gradient"] = "delta"
     """What a client sends: the change by its local training, as in the code, or, as in Algorithm 1,
     a step of `server_lr` along the gradient at the trained model."""
-    server_lr: Positive = 0.01
+    server_lr: PositiveFloat = 0.01
     """The learning rate of `mode = "gradient"`, the paper's eta."""
     step: Literal["shared", "full"] = "shared"
     """Whether all models share one step, as published, or each takes a full one."""

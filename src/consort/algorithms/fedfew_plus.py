@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from consort.aggregation.stch_set import set_weights, smooth_objective
 from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count, Positive, Share
+from consort.core.bounds import Fraction, PositiveFloat, PositiveInt
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -54,11 +54,11 @@ class FedFewPlus(Algorithm[Server]):
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
-    models: Count = 3
+    models: PositiveInt = 3
     """How many heads, the paper's K."""
-    mu: Positive = 0.2
+    mu: PositiveFloat = 0.2
     """Smoothness in the first round."""
-    anneal: Share = 1.0
+    anneal: Fraction = 1.0
     """Smoothness in the last round as a share of that in the first; it falls geometrically."""
     share_encoder: bool = True
     """Whether the models differ in their heads only."""

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count, NotNegative, Positive
+from consort.core.bounds import NonNegativeFloat, PositiveFloat, PositiveInt
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -72,13 +72,13 @@ class FedGen(Algorithm[Server]):
     private: ClassVar[tuple[str, ...]] = ("encoder",)
 
     local: LocalTraining = LocalTraining()
-    strength: NotNegative = 1.0
+    strength: NonNegativeFloat = 1.0
     """Weight of the loss on generated features."""
-    noise: Count = 512
-    hidden: Count = 512
+    noise: PositiveInt = 512
+    hidden: PositiveInt = 512
     """The sizes of a generator's noise and of its hidden layer."""
-    server_steps: Count = 100
-    server_lr: Positive = 0.005
+    server_steps: PositiveInt = 100
+    server_lr: PositiveFloat = 0.005
 
     def start(self, roster: Roster) -> Server:
         """The common initial heads, which the server must be able to compute."""

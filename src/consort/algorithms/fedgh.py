@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from consort.algorithms._prototypes import as_examples, fitted, prototypes_of
 from consort.algorithms.lg_fedavg import LGFedAvg, Server
 from consort.core.algorithm import Clients, on_client
-from consort.core.bounds import Count, NotNegative
+from consort.core.bounds import NonNegativeFloat, PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -29,8 +29,8 @@ from consort.training.objectives import features_of
 class FedGH(LGFedAvg):
     """Global heads on private encoders: the server trains the heads on prototypes of classes."""
 
-    server_epochs: Count = 100
-    server_lr: NotNegative = 0.01
+    server_epochs: PositiveInt = 100
+    server_lr: NonNegativeFloat = 0.01
 
     def start(self, roster: Roster) -> Server:
         """The common initial heads, which the server must be able to compute."""

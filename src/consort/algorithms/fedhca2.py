@@ -25,7 +25,7 @@ from consort.aggregation.min_norm import grams, total_gram
 from consort.algorithms._own_model import MODEL
 from consort.algorithms._parts import DECODERS, ENCODER, entries_for, travelling
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative, Probability
+from consort.core.bounds import NonNegativeFloat, Probability
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, has_role, mean, weighted_sum
 from consort.core.roster import Roster
@@ -62,13 +62,13 @@ class FedHCA2(Algorithm[Server]):
     private: ClassVar[tuple[str, ...]] = ("heads", "buffers")
 
     local: LocalTraining = LocalTraining()
-    c: NotNegative = 0.4
+    c: NonNegativeFloat = 0.4
     """How far U may be from the mean update, as a multiple of the mean's length."""
     initial: Probability = 0.1
     """The initial value of alpha and beta."""
-    hyper_lr: NotNegative = 0.01
+    hyper_lr: NonNegativeFloat = 0.01
     hyper_momentum: Probability = 0.9
-    hyper_decay: NotNegative = 0.0001
+    hyper_decay: NonNegativeFloat = 0.0001
     """Learning rate, momentum and weight decay of the SGD steps of alpha and beta."""
 
     def start(self, roster: Roster) -> Server:

@@ -31,7 +31,7 @@ from consort.algorithms._parts import DECODERS, ENCODER, entries_for, travelling
 from consort.algorithms._per_task import by_group
 from consort.algorithms.fedhca2 import START, FedHCA2, Server
 from consort.core.algorithm import Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, has_role, weighted_sum
 from consort.core.roster import Roster
@@ -46,8 +46,8 @@ class FedHCA2Plus(FedHCA2):
 
     as_one: bool = True
     """Whether clients with the same tasks have one model, heads included, or each its own."""
-    hyper_lr: NotNegative = 0.02
-    temperature: NotNegative = 0.3
+    hyper_lr: NonNegativeFloat = 0.02
+    temperature: NonNegativeFloat = 0.3
     """Decoders attend by softmax(cosine / temperature); with 0, by dot products as published."""
     stages: bool = True
     """Whether every stage of an encoder has its own alpha, or the encoder has one."""

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from consort.aggregation.low_rank import compress, expand
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Positive, Share
+from consort.core.bounds import Fraction, PositiveFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean, slots
 from consort.core.roster import Roster
@@ -62,11 +62,11 @@ class FedKD(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
     companion: dict[str, Any] = field(default_factory=dict)
     """The common model, as a table; without one, the smallest of the clients' own."""
-    first_energy: Share = 0.95
+    first_energy: Fraction = 0.95
     """The share of the squared singular values of a matrix that is sent in round 1: T_start."""
-    last_energy: Share = 0.98
+    last_energy: Fraction = 0.98
     """The same in the last round, T_end; in between it grows linearly."""
-    clip: Positive = 10.0
+    clip: PositiveFloat = 10.0
     """Largest norm of a step's gradient, of each model by itself; the default is HtFLlib's."""
 
     def start(self, roster: Roster) -> Server:

@@ -14,7 +14,7 @@ import torch
 from consort.aggregation.min_norm import gram, min_norm_weights
 from consort.algorithms.fedavg import FedAvg, Server
 from consort.core.algorithm import Clients, on_client
-from consort.core.bounds import Positive, Probability
+from consort.core.bounds import PositiveFloat, Probability
 from consort.core.messages import Payload
 from consort.core.params import BUFFERS, Params, mean
 from consort.training.client import Client
@@ -29,7 +29,7 @@ class FedMGDA(FedAvg):
     epsilon: Probability = 0.1
     """How far a client's weight may be from its share of the examples: with 0 weights are those of
     FedAvg, with 1 every convex combination is allowed."""
-    server_lr: Positive = 1.0
+    server_lr: PositiveFloat = 1.0
     """The length of the step where all clients have the same direction, the paper's eta."""
 
     def round(self, server: Server, clients: Clients) -> Server:

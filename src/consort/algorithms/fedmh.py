@@ -23,7 +23,7 @@ from consort.aggregation.pareto import Choice, all_choices, published_choices, s
 from consort.algorithms._own_model import MODEL, OwnModel
 from consort.algorithms._per_task import note_by_task
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -58,7 +58,7 @@ class FedMH(OwnModel, Algorithm[Server]):
     """The candidates: those of Equation 10, all combinations, or none."""
     accept: Literal["first", "best"] = "first"
     """Whether the first improvement is taken, or the one with the smallest sum of losses."""
-    significance: NotNegative = 0.01
+    significance: NonNegativeFloat = 0.01
     """The share by which at least one loss must fall, the paper's vartheta."""
     first_prefix: Literal[0, 1] = 0
     """The smallest m that all tasks take together: 1 as printed in Equation 11, 0 as the costs in

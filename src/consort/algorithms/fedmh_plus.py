@@ -21,7 +21,7 @@ from consort.aggregation.eight_bits import Short, restore, shorten
 from consort.algorithms._own_model import MODEL
 from consort.algorithms._per_task import note_by_task
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -51,7 +51,7 @@ class FedMHPlus(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
     weighting: Weighting = "sum"
     """How the gradients of the tasks are combined, see `TaskSteps`."""
-    imitation: NotNegative = 1.0
+    imitation: NonNegativeFloat = 1.0
     """Weight of a task's `imitation_loss`, where it has one."""
     eight_bits: bool = True
     """Whether heads travel as integers of eight bits; rounding errors go into the next update."""

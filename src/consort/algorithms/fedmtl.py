@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -38,9 +38,9 @@ class FedMTL(Algorithm[Server]):
     trains_only_by_steps: ClassVar[bool] = True
 
     local: LocalTraining = LocalTraining()
-    lambda1: NotNegative = 0.01
+    lambda1: NonNegativeFloat = 0.01
     """Weight of the squared distance to the mean."""
-    lambda2: NotNegative = 0.0001
+    lambda2: NonNegativeFloat = 0.0001
     """Weight of the squared length of the model."""
 
     def start(self, roster: Roster) -> Server:

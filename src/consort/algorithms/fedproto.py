@@ -20,7 +20,7 @@ from consort.algorithms._prototypes import (
     pull,
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -46,7 +46,7 @@ class FedProto(OwnModel, Algorithm[Server]):
     private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads")
 
     local: LocalTraining = LocalTraining()
-    strength: NotNegative = 1.0
+    strength: NonNegativeFloat = 1.0
     """Weight of the pull, the paper's lambda: 0 is local training."""
 
     def start(self, roster: Roster) -> Server:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import batchable, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -24,7 +24,7 @@ class FedProx(FedAvg):
 
     trains_only_by_steps: ClassVar[bool] = True
 
-    mu: NotNegative = 0.01
+    mu: NonNegativeFloat = 0.01
     """Weight of the proximal term: 0 is FedAvg."""
 
     @batchable

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from consort.algorithms.fedper import FedPer
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.training.client import Client
 
 
@@ -20,7 +20,7 @@ class FedRep(FedPer):
 
     trains_only_by_steps: ClassVar[bool] = True
 
-    head_epochs: Count = 1
+    head_epochs: PositiveInt = 1
     """Local epochs of the head, for the paper's tau updates."""
 
     def fit(self, client: Client) -> None:

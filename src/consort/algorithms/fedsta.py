@@ -15,7 +15,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -40,7 +40,7 @@ class FedSTA(Algorithm[Server]):
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
-    every: Count = 10
+    every: PositiveInt = 10
     """The number of rounds between two averages of tails."""
 
     def start(self, roster: Roster) -> Server:

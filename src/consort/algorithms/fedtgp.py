@@ -25,7 +25,7 @@ from consort.algorithms._prototypes import (
     pull,
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count, NotNegative
+from consort.core.bounds import NonNegativeFloat, PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -52,12 +52,12 @@ class FedTGP(OwnModel, Algorithm[Server]):
     private: ClassVar[tuple[str, ...]] = ("encoder", "decoders", "heads")
 
     local: LocalTraining = LocalTraining()
-    strength: NotNegative = 1.0
+    strength: NonNegativeFloat = 1.0
     """Weight of the pull towards the global prototypes, the paper's lambda."""
-    largest_margin: NotNegative = 100.0
+    largest_margin: NonNegativeFloat = 100.0
     """The upper bound of the margin, the paper's tau."""
-    server_epochs: Count = 100
-    server_lr: NotNegative = 0.01
+    server_epochs: PositiveInt = 100
+    server_lr: NonNegativeFloat = 0.01
 
     def start(self, roster: Roster) -> Server:
         """No prototypes yet; all clients must have the same heads, and so as many features."""

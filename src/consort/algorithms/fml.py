@@ -13,7 +13,7 @@ from torch import Tensor
 
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Positive, Probability
+from consort.core.bounds import PositiveFloat, Probability
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -47,7 +47,7 @@ class FML(Algorithm[Server]):
     """Weight of the labels for the private model; the rest is the distillation loss."""
     beta: Probability = 0.5
     """Weight of the labels for the common model; the rest is the distillation loss."""
-    clip: Positive = 10.0
+    clip: PositiveFloat = 10.0
     """Largest norm of a step's gradient, of each model by itself; the default is HtFLlib's."""
 
     def start(self, roster: Roster) -> Server:

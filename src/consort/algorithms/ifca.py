@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -33,7 +33,7 @@ class IFCA(Algorithm[Server]):
     reports: ClassVar[str] = "personal"
 
     local: LocalTraining = LocalTraining()
-    clusters: Count = 3
+    clusters: PositiveInt = 3
     """The number of models, the paper's k."""
 
     def start(self, roster: Roster) -> Server:

@@ -17,7 +17,7 @@ from consort.aggregation.linkage import average_linkage
 from consort.aggregation.min_norm import gram
 from consort.algorithms._parts import entries_for
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -42,7 +42,7 @@ class MaTFL(Algorithm[Server]):
     local: LocalTraining = LocalTraining()
     groups: Literal["hard", "soft"] = "hard"
     """Clusters, or for every client a mean weighted by the cosines of the others."""
-    clusters: Count = 2
+    clusters: PositiveInt = 2
 
     def start(self, roster: Roster) -> Server:
         """The common initial encoder."""

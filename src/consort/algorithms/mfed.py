@@ -16,7 +16,7 @@ from torch import Tensor
 
 from consort.algorithms._per_task import group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import Count, NotNegative
+from consort.core.bounds import NonNegativeFloat, PositiveInt
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params, mean
 from consort.core.roster import Roster
@@ -45,11 +45,11 @@ class MFed(Algorithm[Server]):
     pull: Literal["norm", "squared"] = "norm"
     """The penalty R: the distance to the global encoder as in Equation 6, or half its square, which
     is what the paper's proof differentiates."""
-    first_strength: NotNegative = 0.0001
+    first_strength: NonNegativeFloat = 0.0001
     """The strength lambda in the first round."""
-    last_strength: NotNegative = 0.01
+    last_strength: NonNegativeFloat = 0.01
     """The strength at the end: in between it grows by the same factor in every round."""
-    growing_rounds: Count = 20
+    growing_rounds: PositiveInt = 20
     """The rounds from the first strength to the last, which then stays."""
 
     def __post_init__(self) -> None:

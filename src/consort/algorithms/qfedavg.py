@@ -12,7 +12,7 @@ import torch
 
 from consort.algorithms.fedavg import FedAvg, Server
 from consort.core.algorithm import Clients, on_client
-from consort.core.bounds import NotNegative
+from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload
 from consort.core.params import BUFFERS, Params
 from consort.errors import Failure, UsageError
@@ -26,7 +26,7 @@ SMALLEST_LOSS = 1e-10
 class QFedAvg(FedAvg):
     """Minimises the mean of loss^(q+1): the larger q, the more even the clients' losses."""
 
-    q: NotNegative = 1.0
+    q: NonNegativeFloat = 1.0
     """The weight of fairness: 0 is FedAvg."""
 
     def __post_init__(self) -> None:

@@ -27,9 +27,9 @@ from consort.engines.middleware import bytes_by_role
 from consort.errors import Failure
 from consort.experiment.opening import OpenedRun, open_run
 from consort.experiment.recipe import Obfuscation
+from consort.experiment.trained import reported_model
 from consort.federation.federation import Federation
 from consort.models.multitask import MultiTaskModel
-from consort.run.reported import reported_model
 from consort.run.run import Run
 from consort.training.local import LocalTraining
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Count, CountOrNone, Positive
+from consort.core.bounds import NonNegativeInt, PositiveFloat, PositiveInt
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.randomness import generator_for
@@ -39,13 +39,13 @@ class Attack(Protection):
     """`label_flip` teaches class c as the last but c, `backdoor` a mark as the class `target`;
     `sign_flip` sends the opposite update, `scaled` an update that is too long, `nan` no numbers;
     several together; none if empty."""
-    clients: Count = 1
+    clients: PositiveInt = 1
     """How many clients attack; which, the seed decides."""
-    strength: Positive = 10.0
+    strength: PositiveFloat = 10.0
     """Factor of `scaled`."""
-    target: CountOrNone = 0
+    target: NonNegativeInt = 0
     """The class that `backdoor` wants for marked examples."""
-    patch: Count = 3
+    patch: PositiveInt = 3
     """Pixels of a side of the mark in the lower right corner; of vectors, the last numbers."""
 
     def attackers(self, ids: Sequence[str], seed: int) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The one thing that differs between this process, many processes and a network."""
+"""The protocol of engines, which deliver calls in one process, to many, or over a network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from consort.core.messages import Call, Reply
 
 
 class Engine(Protocol):
-    """Carries calls to clients and brings their answers back."""
+    """Delivers calls to clients and returns their replies."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Yields one reply per call, in the order of the calls; errors are replies too."""
+        """Delivers calls.
+
+        Args:
+            calls: One call per client.
+
+        Yields:
+            One reply per call, in the order of the calls; an error is a reply too.
+        """
         ...
 
     def close(self) -> None:
-        """Lets go of processes and connections."""
+        """Releases processes and connections."""
         ...

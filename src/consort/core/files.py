@@ -1,4 +1,4 @@
-"""Files that survive a crash: written whole or not at all, and recognised when damaged."""
+"""Files that survive a crash: replaced as a whole, and checked for damage when they are read."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _DIGEST = 16
 def held(
     folder: Path, lock: str = ".lock", way_out: str = "wait for it, or choose another --out"
 ) -> Iterator[None]:
-    """Keeps other processes out of a folder: two that write there would mix up their results.
+    """Locks a folder against other processes, whose results would be mixed up with those of this.
 
-    The lock ends with this process, however it ends; forked workers do not inherit it. It does not
-    keep this process itself out, so what is held at the same time needs a lock file of its own.
+    The lock ends with this process, however it ends; forked workers do not inherit it. This process
+    itself is not locked out, so two contexts at the same time need lock files of their own.
 
     Args:
-        folder: Is created if it is missing.
+        folder: The folder; it is created if it does not exist.
         lock: The name of the lock file in it.
-        way_out: What a user who is refused can do.
+        way_out: What a user can do if the folder is locked, for the error message.
 
     Raises:
-        UsageError: Another process holds the folder.
+        UsageError: If another process has locked the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / lock).open("w") as file:
@@ -43,7 +43,13 @@ def held(
 
 
 def write_file(path: Path, data: bytes, durable: bool = False) -> None:
-    """Replaces a file in one go, so that a reader finds the old or the new one."""
+    """Replaces a file as a whole, so that readers find either the old or the new content.
+
+    Args:
+        path: The file; its folder is created if it does not exist.
+        data: The new content.
+        durable: Whether to wait until the content is on disk.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".tmp")
     with draft.open("wb") as file:
@@ -55,17 +61,37 @@ def write_file(path: Path, data: bytes, durable: bool = False) -> None:
 
 
 def save(path: Path, value: Any, durable: bool = False) -> None:
-    """Writes a value with a digest in front."""
+    """Writes a value with a digest, for `load`.
+
+    Args:
+        path: The file.
+        value: What `consort.core.wire.encode` accepts.
+        durable: Whether to wait until the content is on disk.
+    """
     write_checked(path, encode(value, once=True), durable)
 
 
 def write_checked(path: Path, data: bytes, durable: bool = False) -> None:
-    """Writes bytes with a digest in front."""
+    """Writes bytes with a digest, for `read_checked`.
+
+    Args:
+        path: The file.
+        data: The bytes.
+        durable: Whether to wait until the content is on disk.
+    """
     write_file(path, _digest(data) + data, durable)
 
 
 def load(path: Path, records: Mapping[str, type] = {}) -> Any:
-    """Reads what `save` wrote; a damaged file is an error that names it."""
+    """Reads a value that `save` wrote.
+
+    Args:
+        path: The file.
+        records: The dataclasses that may occur in the value, by name.
+
+    Raises:
+        Failure: If the file is damaged, or was written by another version of the algorithm.
+    """
     try:
         return decode(read_checked(path), records)
     except Refused as error:
@@ -75,7 +101,14 @@ def load(path: Path, records: Mapping[str, type] = {}) -> Any:
 
 
 def read_checked(path: Path) -> bytes:
-    """Reads what `write_checked` wrote; a damaged file is an error that names it."""
+    """Reads bytes that `write_checked` wrote.
+
+    Args:
+        path: The file.
+
+    Raises:
+        Failure: If the file is damaged.
+    """
     content = path.read_bytes()
     digest, data = content[:_DIGEST], content[_DIGEST:]
     if digest != _digest(data):

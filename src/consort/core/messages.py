@@ -1,4 +1,4 @@
-"""What crosses the wire: questions, and answers with what a server makes of them."""
+"""Calls from the server to clients, their replies, and how replies are averaged."""
 
 from __future__ import annotations
 
@@ -15,79 +15,100 @@ from consort.core.wire import NamedTensor, tensors_in
 from consort.errors import ClientFailed, NoReplies
 
 Payload = dict[str, Any]
-State = dict[str, Any]
-"""What a client remembers from round to round; it never leaves the client.
+"""The content of a call or a reply: names with tensors, `Params`, numbers, text, lists and dicts.
 
-Assigning to a key is what makes it remembered: changing a tensor in place is not seen.
+Examples:
+    >>> import torch
+    >>> from consort import Params, Payload
+    >>> reply: Payload = {"model": Params({"encoder.w": torch.zeros(2)}), "examples": 20}
+    >>> sorted(reply)
+    ['examples', 'model']
+"""
+State = dict[str, Any]
+"""What a client keeps from round to round; it never leaves the client.
+
+Only assigning to a key is recorded: changes of a tensor in place are lost.
 """
 Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
+"""Averages `Params` with optional weights, as `consort.core.params.mean` does."""
 
 _average: ContextVar[Average] = ContextVar("average", default=mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One question to one client.
-
-    `step` counts the questions of this round and orders what clients write down; `turn` counts
-    those with the same method and is what randomness depends on. What a client does while it
-    is only evaluated is not kept.
-    """
+    """A call of one method on one client."""
 
     client: str
+    """The name of the client."""
     method: str
+    """The name of the method; those of protocols have a dot, as in `a.b`."""
     round: int
+    """The round, counted from 1."""
     step: int
+    """How many calls the server made in this round before; it orders what clients keep."""
     turn: int
+    """How many of these had the same method; the client's randomness depends on it."""
     payload: Payload
+    """The arguments of the method."""
     evaluation: bool = False
+    """Whether the client is only evaluated; then it keeps no changes of its state."""
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """When in the run this is; what the client remembers is written under it."""
+        """The time of this call in the run; changes of the client's state are kept under it."""
         return self.round, self.step
 
     @property
     def before(self) -> tuple[int, int]:
-        """The client knows what it wrote before this time; evaluated, all of this round."""
+        """The client sees its state as of this time; in an evaluation, after the whole round."""
         return (self.round + 1, 0) if self.evaluation else self.stamp
 
     @property
     def of_algorithm(self) -> bool:
-        """Whether an algorithm makes this call; those of protocols have names such as `a.b`."""
+        """Whether the algorithm makes this call, and not a protocol: see `method`."""
         return "." not in self.method
 
     @property
     def header(self) -> list[Any]:
-        """All but the payload, to be sent beside it: see `from_header`."""
+        """All but the payload, as plain values: see `from_header`."""
         return [self.client, self.method, self.round, self.step, self.turn, self.evaluation]
 
     @classmethod
     def from_header(cls, header: Sequence[Any], payload: Payload) -> Call:
-        """The call with this header and payload."""
+        """Restores a call.
+
+        Args:
+            header: What `header` returned.
+            payload: The payload of the call.
+        """
         client, method, round_, step, turn, evaluation = header
         return cls(client, method, round_, step, turn, payload, evaluation)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One client's answer, or the error in its place."""
+    """The reply of one client to a call, or the error that occurred instead."""
 
     client: str
+    """The name of the client."""
     content: Payload = field(default_factory=dict)
+    """What the method returned."""
     error: ClientFailed | None = None
+    """Why there is no content; None if the call succeeded."""
     seconds: float = 0.0
+    """The time that the client took."""
     flops: int = 0
-    """Operations of the call, if they were counted."""
+    """The floating-point operations of the call, if they were counted."""
 
     @cached_property
     def tensors(self) -> list[NamedTensor]:
-        """What `tensors_in` finds in the content, looked for once."""
+        """The tensors of the content, as `tensors_in` finds them."""
         return tensors_in(self.content)
 
 
 def common_keys(calls: Sequence[Call]) -> set[str]:
-    """The entries of the payload that are the same object for every client."""
+    """The keys of the payloads of `calls` whose value is the same object in all of them."""
     if not calls:
         return set()
     first = calls[0].payload
@@ -97,28 +118,53 @@ def common_keys(calls: Sequence[Call]) -> set[str]:
 
 
 class Each(dict[str, Any]):
-    """A value that differs per client, given to `Clients.ask` in the place of one value."""
+    """Values by client: as an argument of `Clients.ask`, each client receives its own value.
+
+    Examples:
+        >>> from consort import Each
+        >>> Each({"bank-1": 0.1, "bank-2": 0.2})["bank-2"]
+        0.2
+    """
 
 
 class OnlyMeans(Mapping[str, Any]):
-    """Answers of which only means are known; it takes the place of every single answer."""
+    """The content of replies of which only means are known.
+
+    The same object takes the place of the content of every reply.
+    """
 
     @abstractmethod
     def mean(self, key: str, weight: object, clients: Sequence[str]) -> Params:
-        """The mean of the `Params` under a key over all clients that answered.
+        """The mean of the `Params` under a key over clients.
 
         Args:
-            key: The entry of the answers.
-            weight: The entry that weights them, or None.
-            clients: Whose answers are averaged.
+            key: The key of the content.
+            weight: The key whose numbers are the weights, or None.
+            clients: The clients whose replies are averaged.
 
         Raises:
-            UsageError: This mean is not known.
+            UsageError: If this mean is not known.
         """
 
 
 class Replies(Mapping[str, Payload]):
-    """The answers that came, in client order."""
+    """The replies of clients by name, in client order.
+
+    Args:
+        contents: The content of each client's reply.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Params, Replies
+        >>> replies = Replies({
+        ...     "bank-1": {"model": Params({"w": torch.tensor([1.0])}), "examples": 30},
+        ...     "bank-2": {"model": Params({"w": torch.tensor([5.0])}), "examples": 10},
+        ... })
+        >>> replies.each("examples")
+        {'bank-1': 30, 'bank-2': 10}
+        >>> replies.mean("model", weight="examples")["w"]
+        tensor([2.])
+    """
 
     def __init__(self, contents: Mapping[str, Payload]) -> None:
         self._contents = dict(sorted(contents.items()))
@@ -133,11 +179,29 @@ class Replies(Mapping[str, Payload]):
         return len(self._contents)
 
     def each(self, key: str) -> Each:
-        """One entry of every answer, by client."""
+        """The values under one key.
+
+        Args:
+            key: A key that all replies have.
+
+        Returns:
+            The value of each client.
+        """
         return Each({client: content[key] for client, content in self._contents.items()})
 
     def mean(self, key: str, weight: str | Mapping[str, float] | None = None) -> Params:
-        """The mean of the `Params` under a key, weighted by another entry or by client."""
+        """The mean of the `Params` under a key.
+
+        Args:
+            key: A key that all replies have.
+            weight: The key whose numbers are the weights, or the weights by client; None for equal
+                weights.
+
+        Raises:
+            NoReplies: If no client replied.
+            UsageError: If the sum of the weights is not positive, or the `Params` differ in names
+                or shapes.
+        """
         if not self._contents:
             raise NoReplies(f"no client answered, so there is no mean of {key!r}")
         first = next(iter(self._contents.values()))
@@ -152,9 +216,13 @@ class Replies(Mapping[str, Payload]):
 
 @contextmanager
 def averaging(rule: Average) -> Iterator[list[int]]:
-    """While this lasts, a rule takes the place of the mean in every `Replies.mean`.
+    """Uses another rule than the mean in every `Replies.mean` within this context.
 
-    Yields a list of how many were averaged, one number for every time.
+    Args:
+        rule: The rule; it receives what `consort.core.params.mean` receives.
+
+    Yields:
+        A list to which the number of averaged items is added each time that the rule is used.
     """
     taken: list[int] = []
 

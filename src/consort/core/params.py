@@ -1,4 +1,4 @@
-"""Named tensors with the arithmetic of a vector space: what models are when they travel."""
+"""Named tensors with the arithmetic of a vector space: the weights of models as they are sent."""
 
 from __future__ import annotations
 
@@ -25,24 +25,26 @@ _CHUNK = 1 << 14
 
 
 def slots(module: nn.Module) -> Mapping[str, Tensor]:
-    """The live tensors of a module that take part in federation, by name.
+    """The live tensors of a module that are sent and averaged, by name.
 
-    A module may answer this itself, as `MultiTaskModel` does; of others, all parameters and
-    all running statistics take part.
+    Args:
+        module: A module. If it has a method `slots`, as `MultiTaskModel` has, that method decides;
+            otherwise these are all parameters and all running statistics.
     """
     own = getattr(module, "slots", None)
     return own() if own else {**dict(module.named_parameters()), **statistics(module)}
 
 
 def everything(module: nn.Module) -> dict[str, Tensor]:
-    """The same, and the running statistics also where they do not take part."""
+    """The same as `slots`, with the running statistics of `module` even if they are not sent."""
     return {**slots(module), **statistics(module)}
 
 
 def statistics(module: nn.Module) -> dict[str, Tensor]:
-    """The running statistics of a module, each under `buffers.<name>`.
+    """The running statistics of a module, each named `buffers.<name>`.
 
-    Counters and other integer buffers always stay where they are.
+    Args:
+        module: A module; counters and other integer buffers are ignored.
     """
     return {
         f"{BUFFERS}.{name}": buffer
@@ -52,22 +54,30 @@ def statistics(module: nn.Module) -> dict[str, Tensor]:
 
 
 def has_role(name: str, role: str) -> bool:
-    """Whether a name belongs to a part of the model, such as `encoder` or `heads.digits`.
+    """Whether a parameter belongs to a part of the model.
 
-    A buffer belongs to `buffers` and to the part of the model it sits in.
+    Args:
+        name: The name of the parameter. A buffer belongs to `buffers` and to its part of the model.
+        role: The part, such as `encoder` or `heads.digits`.
     """
     whole = name.removeprefix(f"{BUFFERS}.")
     return f"{name}.".startswith(f"{role}.") or f"{whole}.".startswith(f"{role}.")
 
 
 class Params(Mapping[str, Tensor]):
-    """An immutable mapping of names to tensors that can be added, scaled and compared.
+    """An immutable mapping from names to tensors, with the arithmetic of a vector space.
 
-    >>> a = Params({"encoder.w": torch.tensor([1.0, 2.0]), "heads.t.b": torch.tensor([3.0])})
-    >>> (a + a * 0.5).norm()
-    5.612486080160912
-    >>> list(a.only("encoder"))
-    ['encoder.w']
+    Args:
+        tensors: The tensors by name.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Params
+        >>> a = Params({"encoder.w": torch.tensor([1.0, 2.0]), "heads.t.b": torch.tensor([3.0])})
+        >>> (a + a * 0.5).norm()
+        5.612486080160912
+        >>> list(a.only("encoder"))
+        ['encoder.w']
     """
 
     __slots__ = ("_tensors",)
@@ -77,17 +87,29 @@ class Params(Mapping[str, Tensor]):
 
     @classmethod
     def of(cls, module: nn.Module, whole: bool = False) -> Params:
-        """A copy of a module's parameters and of its travelling buffers; of a `whole`, of all.
+        """Copies the parameters and buffers of a module that are sent: see `slots`.
 
-        Always laid out plainly, however the module stores them, so that sums over a model
-        have the same bits before and after a journey.
+        The copies are contiguous in memory, whatever the memory format of the module, so that sums
+        over a model have the same bits before and after it was sent.
+
+        Args:
+            module: The module to copy from.
+            whole: Whether running statistics are copied even if they are not sent.
         """
         plain = torch.contiguous_format
         live = everything(module) if whole else slots(module)
         return cls({name: t.detach().clone(memory_format=plain) for name, t in live.items()})
 
     def load_into(self, module: nn.Module, whole: bool = False) -> None:
-        """Overwrites the tensors of the same names in a module; the others stay."""
+        """Copies the tensors into a module; its other tensors are unchanged.
+
+        Args:
+            module: The module to change.
+            whole: Whether running statistics may be among the tensors even if they are not sent.
+
+        Raises:
+            UsageError: If the module lacks one of the names, or its tensor has another shape.
+        """
         live = everything(module) if whole else slots(module)
         targets = []
         for name, source in self._tensors.items():
@@ -112,7 +134,7 @@ class Params(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._tensors)
 
-    # A Mapping's own views look every value up again.
+    # The views of `Mapping` would look up every value by its name.
     def keys(self) -> KeysView[str]:
         """The names."""
         return self._tensors.keys()
@@ -122,7 +144,7 @@ class Params(Mapping[str, Tensor]):
         return self._tensors.values()
 
     def items(self) -> ItemsView[str, Tensor]:
-        """The names with their tensors."""
+        """Pairs of name and tensor."""
         return self._tensors.items()
 
     def __repr__(self) -> str:
@@ -130,7 +152,7 @@ class Params(Mapping[str, Tensor]):
 
     @property
     def size(self) -> int:
-        """How many numbers there are in all."""
+        """The number of values in all tensors."""
         return sum(tensor.numel() for tensor in self._tensors.values())
 
     @property
@@ -139,15 +161,23 @@ class Params(Mapping[str, Tensor]):
         return {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
 
     def only(self, *roles: str) -> Params:
-        """The parts of the model with one of these roles."""
+        """The parameters with at least one of these roles.
+
+        Args:
+            *roles: Parts of the model, such as `encoder` or `heads.digits`.
+        """
         return Params({n: t for n, t in self.items() if any(has_role(n, r) for r in roles)})
 
     def without(self, *roles: str) -> Params:
-        """The parts of the model with none of these roles."""
+        """The parameters with none of these roles.
+
+        Args:
+            *roles: Parts of the model, such as `encoder` or `heads.digits`.
+        """
         return Params({n: t for n, t in self.items() if not any(has_role(n, r) for r in roles)})
 
     def __or__(self, other: Mapping[str, Tensor]) -> Params:
-        """The union; where both have a name, `other` wins."""
+        """The union; the tensors of `other` win where both have a name."""
         return Params({**self._tensors, **other})
 
     def __add__(self, other: Params) -> Params:
@@ -168,11 +198,18 @@ class Params(Mapping[str, Tensor]):
         return self._with(_each(torch._foreach_neg, self._values()))
 
     def zeros(self) -> Params:
-        """Zeros of the same names and shapes."""
+        """Zeros with the same names and shapes."""
         return Params({name: torch.zeros_like(tensor) for name, tensor in self._tensors.items()})
 
     def dot(self, other: Params) -> float:
-        """The inner product: short fp32 sums, added up in fp64 (exact to about 1e-6)."""
+        """The inner product: short sums in fp32, added up in fp64 (exact to about 1e-6).
+
+        Args:
+            other: `Params` of the same names and shapes.
+
+        Raises:
+            UsageError: If the names or shapes differ.
+        """
         return math.fsum(
             float(torch.dot(a, b))
             for left, right in zip(self._values(), other._like(self), strict=True)
@@ -180,11 +217,15 @@ class Params(Mapping[str, Tensor]):
         )
 
     def norm(self) -> float:
-        """The Euclidean length."""
+        """The Euclidean norm."""
         return math.sqrt(self.dot(self))
 
     def equals(self, other: Params) -> bool:
-        """Whether names, shapes and all values agree."""
+        """Whether names, shapes and all values are equal.
+
+        Args:
+            other: What to compare with.
+        """
         return self.keys() == other.keys() and all(
             torch.equal(tensor, other[name]) for name, tensor in self.items()
         )
@@ -193,7 +234,7 @@ class Params(Mapping[str, Tensor]):
         return list(self._tensors.values())
 
     def _like(self, other: Params) -> list[Tensor]:
-        """My tensors in the order of another's names, which must be the same names."""
+        """My tensors in the order of another's names, which must be the same."""
         if self._tensors.keys() != other._tensors.keys():
             odd = sorted(self._tensors.keys() ^ other._tensors.keys())
             raise UsageError(f"cannot combine models: only one of them has {odd[0]!r}")
@@ -209,7 +250,7 @@ class Params(Mapping[str, Tensor]):
 def _each(
     operation: Callable[..., Any], tensors: list[Tensor], *others: Any, **options: Any
 ) -> Iterable[Tensor]:
-    """An operation on lists of tensors, which torch refuses where a list is empty."""
+    """An operation on lists of tensors; torch refuses empty lists."""
     return operation(tensors, *others, **options) or () if tensors else ()
 
 
@@ -218,7 +259,18 @@ def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Params:
-    """The weighted mean, summed in the order given (so keep to client order)."""
+    """The weighted mean.
+
+    Args:
+        items: `Params` of the same names and shapes, in client order: the sum is taken in this
+            order.
+        weights: The weight of each item; equal weights if None.
+
+    Raises:
+        NoReplies: If there are no items.
+        UsageError: If the sum of the weights is not positive, or the items differ in names or
+            shapes.
+    """
     if not items:
         raise NoReplies("there is nothing to average")
     weights = [1.0] * len(items) if weights is None else weights
@@ -229,7 +281,16 @@ def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Par
 
 
 def weighted_sum(items: Sequence[Params], weights: Sequence[float]) -> Params:
-    """The sum of all times their weights, in the order given."""
+    """The sum of the items times their weights.
+
+    Args:
+        items: `Params` of the same names and shapes, in client order: the sum is taken in this
+            order.
+        weights: The weight of each item.
+
+    Raises:
+        UsageError: If the items differ in names or shapes.
+    """
     first, *rest = items
     sums = list(_each(torch._foreach_mul, first._values(), weights[0]))
     for item, weight in zip(rest, weights[1:], strict=True):

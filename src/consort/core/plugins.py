@@ -1,11 +1,11 @@
-"""What recipes can name: tables that domains bring, and other people's packages in the same way.
+"""Plug-ins: the names that recipes can use, brought by Consort's domains and by other packages.
 
 A package declares its `Plugin` as an entry point in its pyproject.toml:
 
     [project.entry-points."consort"]
     mylab = "mylab.consort:plugin"
 
-Tables hold places ("module:object") and no objects, so nothing is imported before it is used.
+Plug-ins hold places ("module:object") instead of objects, so nothing is imported before it is used.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "consort"
-"""The group of entry points that packages declare their plug-ins in."""
-_ALGORITHMS, _DOMAINS = "consort.algorithms.registry", "consort.domains"
+"""The group of entry points in which packages declare plug-ins."""
+_MODULES, _DOMAINS = ("consort.algorithms.registry", "consort.protection"), "consort.domains"
 _WORDS = {"datasets": "data set"}
-"""What one of a kind is called in messages, where that is not the kind without its s."""
+"""What one entry of a kind is called in messages, where that is not the kind without its s."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """Tables by kind: name → "module:object"."""
+    """The names that a package brings, by kind, each with its place: "module:object".
+
+    Raises:
+        UsageError: If a place is not of the form "module:object".
+    """
 
     algorithms: Mapping[str, str] = field(default_factory=dict)
     """Subclasses of `Algorithm`."""
@@ -41,17 +45,19 @@ class Plugin:
     models: Mapping[str, str] = field(default_factory=dict)
     """Encoders; see `consort.models.registry`."""
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """Classes of tasks, for `consort list tasks`."""
+    """Task classes, for `consort list tasks`."""
     augmentations: Mapping[str, str] = field(default_factory=dict)
-    """What `local.augment` does to training examples; see `consort.training.augmentation`."""
+    """Random changes of training data (`local.augment`); see `consort.training.augmentation`."""
     balancings: Mapping[str, str] = field(default_factory=dict)
-    """What `local.balance` does to training examples; see `consort.training.augmentation`."""
+    """Balancings of training data (`local.balance`); see `consort.training.augmentation`."""
     evaluations: Mapping[str, str] = field(default_factory=dict)
-    """What is measured besides the metrics of tasks; see `consort.training.evaluation`."""
+    """Measurements besides the metrics of tasks; see `consort.training.evaluation`."""
     obfuscations: Mapping[str, str] = field(default_factory=dict)
-    """Dataclasses of options; called with prepared inputs and `seed`, they return other inputs."""
+    """Dataclasses of options, which turn prepared inputs and a `seed` into obfuscated inputs."""
+    protections: Mapping[str, str] = field(default_factory=dict)
+    """Subclasses of `Protection`; recipes give their options as `[protection.NAME]`."""
     metrics: Mapping[str, str] = field(default_factory=dict)
-    """A line about each metric, for `consort list metrics`; not a place."""
+    """A line about each metric, for `consort list metrics`; these are not places."""
 
     def __post_init__(self) -> None:
         for kind in fields(self):
@@ -61,23 +67,27 @@ class Plugin:
 
 
 class Entry(NamedTuple):
-    """One thing that can be named."""
+    """The place of a name, and the package that brings it."""
 
     place: str
-    """Where it is: "module:object"."""
+    """Where the object is: "module:object"."""
     package: str = ""
-    """The package that brings it; empty, if it comes with Consort."""
+    """The package that brings it; empty for Consort itself."""
 
 
 @cache
 def entries(kind: str) -> dict[str, Entry]:
-    """Everything of a kind, by name in alphabetical order.
+    """All names of a kind, in alphabetical order.
 
     Args:
         kind: A field of `Plugin`, such as "models".
 
+    Returns:
+        The place and package of each name.
+
     Raises:
-        UsageError: A package's plug-in cannot be imported or is none, or two bring one name.
+        UsageError: If a package's plug-in cannot be imported or is no `Plugin`, or two packages
+            bring the same name.
     """
     found: dict[str, Entry] = {}
     for package, plugin in (*_built_in(), *_installed()):
@@ -89,14 +99,14 @@ def entries(kind: str) -> dict[str, Entry]:
 
 
 def find(kind: str, name: str) -> Any:
-    """Imports one thing by its name, or by its place: `package.module:object`, `file.py:object`.
+    """Imports an object by its name or by its place.
 
     Args:
         kind: A field of `Plugin`, such as "models".
-        name: What a recipe calls it.
+        name: The name that a recipe uses, or a place: `package.module:object` or `file.py:object`.
 
     Raises:
-        UsageError: There is no such thing, or it cannot be imported.
+        UsageError: If the name is unknown, or the object cannot be imported.
     """
     if ":" in name:
         return load_object(name)
@@ -118,7 +128,7 @@ def find(kind: str, name: str) -> Any:
 
 
 def descriptions(kind: str) -> dict[str, str]:
-    """A line about everything of a kind, read from sources: nothing is imported.
+    """A line about each name of a kind, read from sources without importing anything.
 
     Args:
         kind: A field of `Plugin`, such as "models".
@@ -135,16 +145,16 @@ def _line(text: str, package: str) -> str:
 
 @cache
 def _built_in() -> list[tuple[str, Plugin]]:
-    """The plug-ins of Consort itself; a folder of `domains` is found without being listed."""
+    """The plug-ins of Consort itself; every package in `domains` is one, without a list of them."""
     domains = pkgutil.iter_modules(import_module(_DOMAINS).__path__, f"{_DOMAINS}.")
-    modules = _ALGORITHMS, *(domain.name for domain in domains)
+    modules = *_MODULES, *(domain.name for domain in domains)
     return [("", import_module(module).plugin) for module in modules]
 
 
 @cache
 def _installed() -> list[tuple[str, Plugin]]:
-    """The plug-ins of other packages, each with the package's name."""
-    from importlib.metadata import entry_points  # not at the top: it takes longer than help may
+    """The plug-ins of other packages, with the name of each package."""
+    from importlib.metadata import entry_points  # not at the top: it would slow down every `--help`
 
     return [_loaded(entry) for entry in entry_points(group=GROUP)]
 
@@ -168,7 +178,7 @@ def _loaded(entry: EntryPoint) -> tuple[str, Plugin]:
 def _two_bring(kind: str, name: str, first: str, second: str) -> str:
     one, other = (f"package {package}" if package else "Consort" for package in (first, second))
     way = f"rename it in one of them, or {_remedy(second)}"
-    return f"{one} and {other} both bring a {_word(kind)} {name!r}: {way}"
+    return f"{one} and {other} both bring the {_word(kind)} {name!r}: {way}"
 
 
 def _remedy(package: str) -> str:

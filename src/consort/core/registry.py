@@ -1,4 +1,4 @@
-"""Things found by name: shipped ones, and those in a user's own file or package."""
+"""Objects found by name in packages and in files of users, and messages about unknown names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from consort.errors import UsageError
 
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
-    """Names the word, the choice that is nearest to it, and all choices."""
+    """Text about an unknown word for an error message: the word, the closest choice, all choices.
+
+    Args:
+        word: The unknown word.
+        choices: The words that are known.
+    """
     if not choices:
         return f"{word!r} (there are none)"
     (nearest,) = get_close_matches(word, choices, n=1, cutoff=0)
@@ -25,13 +30,27 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
 
 
 def check_name(client: str) -> None:
-    """Refuses names that cannot be folders."""
+    """Checks that the name of a client can be the name of a folder.
+
+    Args:
+        client: The name.
+
+    Raises:
+        UsageError: If it contains other characters than letters, digits, '.', '_' and '-'.
+    """
     if not re.fullmatch(r"[\w-][\w.-]*", client):
         raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
 
 
 def load_object(place: str) -> Any:
-    """The object at `package.module:name` or `file.py:name`."""
+    """Imports an object.
+
+    Args:
+        place: Where it is, as `package.module:name` or `file.py:name`.
+
+    Raises:
+        UsageError: If there is no such module, file or object, or it cannot be imported.
+    """
     module_name, _, name = place.partition(":")
     is_file = module_name.endswith(".py")
     module = _from_file(Path(module_name)) if is_file else _import(module_name)
@@ -41,13 +60,13 @@ def load_object(place: str) -> Any:
 
 
 def first_line(place: str) -> str:
-    """The first line of an object's docstring, read from its source: nothing is imported.
+    """The first line of an object's docstring, read from its source without importing it.
 
     Args:
-        place: "package.module:object".
+        place: Where the object is, as `package.module:name`.
 
     Returns:
-        The line; empty, if the module's source or a docstring is not found.
+        The line; empty if no source or docstring is found.
     """
     module, _, name = place.partition(":")
     source = _source(*module.split("."))
@@ -58,7 +77,7 @@ def first_line(place: str) -> str:
 
 
 def _source(package: str, *parts: str) -> Path | None:
-    """The file of a module, if it can be found without importing what lies around it."""
+    """The file of a module, if it can be found without importing the packages around it."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         return None
@@ -79,7 +98,7 @@ def _import(module: str) -> Any:
 def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
-    # Known by its content's age, so that a file is run once, and again when it was changed.
+    # Named after its time of change, so that a file is run once, and again after a change.
     age, place = path.stat().st_mtime_ns, crc32(str(path.resolve()).encode())
     name = f"consort_user_{path.stem}_{place}_{age}"
     if name not in sys.modules:

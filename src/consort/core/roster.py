@@ -12,33 +12,57 @@ from consort.errors import UsageError
 
 @dataclass(frozen=True)
 class Roster:
-    """Who takes part: for every client its tasks and the initial weights of its model.
+    """The clients, with their tasks and the initial weights of their models.
 
-    Clients of one architecture share one entry in `initial`, so a roster of ten thousand
-    clients holds one model.
+    Clients with the same architecture share one entry of `initial`, so the roster of ten thousand
+    such clients holds one model.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Classification, Examples, Federation, Member, ModelSpec, Splits
+        >>> examples = Examples(torch.zeros(2, 4), {"sign": torch.tensor([0, 1])})
+        >>> splits = Splits(examples, examples, examples)
+        >>> spec = ModelSpec.of({"name": "mlp", "hidden": [3]})
+        >>> member = Member.of({"sign": Classification(2)}, spec, splits)
+        >>> roster = Federation({"bank-1": member, "bank-2": member}).roster
+        >>> roster.ids, roster.tasks["bank-1"]
+        (('bank-1', 'bank-2'), ('sign',))
+        >>> roster.shared("heads")
+        Params(2 tensors, 8 numbers)
     """
 
     architectures: Mapping[str, Hashable]
+    """A key for the architecture of each client's model."""
     initial: Mapping[Hashable, Params]
+    """The initial weights of each architecture."""
     tasks: Mapping[str, tuple[str, ...]]
+    """The names of each client's tasks."""
     draw: Callable[[str, int], Params]
-    """Other initial weights of a client's model: one draw for every number."""
+    """Other initial weights of a client's model, for a client and the number of the draw."""
     accompanied: Callable[[Mapping[str, Any]], Roster]
-    """The same clients with a companion beside their models: see `Algorithm.companion`."""
+    """The same clients with a companion model, given its table: see `Algorithm.companion`."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All clients, in order."""
+        """The names of all clients, in order."""
         return tuple(self.architectures)
 
     def model(self, client: str) -> Params:
-        """The weights this client's model starts with."""
+        """The initial weights of a client's model.
+
+        Args:
+            client: The name of the client.
+        """
         return self.initial[self.architectures[client]]
 
     def shared(self, *roles: str) -> Params:
-        """The initial weights that all clients have in common (of some roles, or of all).
+        """The initial weights that the models of all clients have in common.
 
-        Raises a clear error where two clients' models differ in them.
+        Args:
+            *roles: The parts of the model that must be common; the whole model if none is given.
+
+        Raises:
+            UsageError: If the models of two clients differ in these parts.
         """
         first, *others = self._representatives()
         common = self._part(first, roles)
@@ -49,12 +73,22 @@ class Roster:
         return common
 
     def starts(self, count: int) -> list[Params]:
-        """Different initial weights of a model that all clients share, the usual ones first."""
+        """Several sets of initial weights for a model that all clients share.
+
+        Args:
+            count: The number of sets.
+
+        Returns:
+            The usual initial weights, followed by other random draws.
+
+        Raises:
+            UsageError: If the models of two clients differ.
+        """
         common = self.shared()
         return [common, *(self.draw(self.ids[0], number) for number in range(1, count))]
 
     def alike(self) -> dict[str, str]:
-        """For every client the first that has the same tasks and the same model."""
+        """For each client the first client with the same tasks and architecture."""
         first: dict[Hashable, str] = {}
         return {client: first.setdefault(key, client) for client, key in self.architectures.items()}
 

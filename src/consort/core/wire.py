@@ -1,4 +1,4 @@
-"""How payloads are written down and checked: tensors and plain values, no pickle."""
+"""Payloads as bytes, without pickle, and the checks of what is received."""
 
 from __future__ import annotations
 
@@ -18,16 +18,29 @@ from consort.core.params import Params
 from consort.errors import Refused
 
 NamedTensor = tuple[str, Tensor]
+"""A tensor with its name in `Params`; the name of any other tensor is empty."""
 Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of each parameter of a model."""
 FACTORS = "/factors"
-"""How the name of a parameter ends if the factors of a low-rank product take its place."""
+"""Ends the name of a parameter that is sent as the factors of a low-rank product."""
 
 
 def pack(value: Any, tensors: list[Tensor], known: dict[int, int] | None = None) -> Any:
-    """Turns a value into JSON, with every tensor replaced by its place in `tensors`.
+    """Turns a value into JSON values and a list of tensors; the inverse is `unpack`.
 
-    With `known`, the places of objects by their ids, a tensor of several `Params` has one place:
-    nobody changes what they hold.
+    Args:
+        value: Tensors, `Params`, numbers, text, None, and lists, tuples, dicts and dataclasses of
+            these.
+        tensors: The tensors of `value` are appended to this list.
+        known: Positions in `tensors` by the id of the tensor. If given, a tensor that occurs in
+            several `Params` is appended once, which is safe because `Params` are never changed in
+            place.
+
+    Returns:
+        The value as JSON values, with the position in `tensors` in place of each tensor.
+
+    Raises:
+        Refused: If the value holds something else.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -56,7 +69,16 @@ def _place(tensor: Tensor, tensors: list[Tensor], known: dict[int, int] | None) 
 
 
 def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type] = {}) -> Any:
-    """The inverse of `pack`; only the dataclasses in `records` are ever made."""
+    """Restores a value from what `pack` made of it.
+
+    Args:
+        skeleton: The JSON values that `pack` returned.
+        tensors: The tensors that `pack` appended.
+        records: The dataclasses that may occur, by name; no others are created.
+
+    Raises:
+        Refused: If the skeleton holds something else.
+    """
     if isinstance(skeleton, list):
         return [unpack(item, tensors, records) for item in skeleton]
     if not isinstance(skeleton, dict):
@@ -76,21 +98,35 @@ def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type]
 
 
 def encode(value: Any, once: bool = False) -> bytes:
-    """Any payload or state as bytes: a safetensors file whose metadata holds the rest.
+    """Serialises a payload or state: a safetensors file whose metadata hold all but the tensors.
 
-    `once` writes a tensor of several `Params` once; then equal values may have unequal bytes.
+    Args:
+        value: What `pack` accepts.
+        once: Whether a tensor that occurs in several `Params` is written once; then equal values
+            may have different bytes.
+
+    Raises:
+        Refused: If the value holds something that cannot be sent.
     """
     tensors: list[Tensor] = []
     skeleton = json.dumps(pack(value, tensors, {} if once else None), separators=(",", ":"))
     named = {str(index): tensor.contiguous() for index, tensor in enumerate(tensors)}
-    # Tensors that share memory are refused by safetensors, so each goes in once by its own copy.
+    # safetensors refuses tensors that share memory: each is written from a copy of its own.
     if len({tensor.untyped_storage().data_ptr() for tensor in named.values()}) < len(named):
         named = {index: tensor.clone() for index, tensor in named.items()}
     return safetensors.save(named, metadata={"consort": skeleton})
 
 
 def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
-    """The inverse of `encode`; damaged bytes are refused."""
+    """Restores a value from what `encode` made of it.
+
+    Args:
+        data: The bytes that `encode` returned.
+        records: The dataclasses that may occur, by name; no others are created.
+
+    Raises:
+        Refused: If the bytes are damaged, or hold something else.
+    """
     try:
         (length,) = struct.unpack_from("<Q", data)
         skeleton = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["consort"])
@@ -108,9 +144,13 @@ def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
 
 
 def tensors_in(value: Any) -> list[NamedTensor]:
-    """Every tensor in a payload with its name inside a `Params`, or an empty name.
+    """All tensors of a payload.
 
-    Refuses what is neither a tensor nor a plain value.
+    Args:
+        value: The payload.
+
+    Raises:
+        Refused: If the payload holds something that is neither a tensor nor a plain value.
     """
     found: list[NamedTensor] = []
     _collect(value, found)
@@ -133,7 +173,16 @@ def _collect(value: Any, found: list[NamedTensor]) -> None:
 
 
 def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuses tensors whose numbers are not finite and parameters that are not the model's."""
+    """Checks tensors that were received.
+
+    Args:
+        tensors: The tensors, with names where they are parameters.
+        shapes: The shape of each parameter of the model.
+
+    Raises:
+        Refused: If a value is NaN or infinite, or a parameter does not match the model in name,
+            shape or type.
+    """
     floating = []
     for name, tensor in tensors:
         expected = _expected_shape(name, tensor, shapes)
@@ -151,7 +200,7 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
 
 
 def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...] | None:
-    """The shape that a parameter, or its factors in its place, must have; None if there is none."""
+    """The shape that a parameter, or its factors, must have; None if there is no such parameter."""
     original = name.removesuffix(FACTORS)
     shape = shapes.get(original)
     if shape is None or name == original:
@@ -160,7 +209,7 @@ def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...
 
 
 def _check_finite(tensors: Sequence[tuple[str, Tensor]]) -> None:
-    """One sum over everything first: only if that is not finite, each tensor is looked at."""
+    """Sums up everything first; only if the sum is not finite, each tensor is looked at."""
     lengths = torch._foreach_norm([tensor for _, tensor in tensors], 1) if tensors else ()
     if math.isfinite(sum(float(length) for length in lengths)):
         return

@@ -1,4 +1,4 @@
-"""A data set before it is cut into clients."""
+"""A data set before it is partitioned among clients."""
 
 from __future__ import annotations
 
@@ -17,51 +17,75 @@ from consort.tasks import Task
 
 
 def as_is(inputs: Tensor) -> Tensor:
-    """The default preparation: none."""
+    """The default preparation, which returns `inputs` unchanged."""
     return inputs
 
 
 class Reader(Protocol):
-    """How the file of a further example becomes what is stored of it, then and later."""
+    """Reads further examples from files, as those of the data set were read."""
 
     def read(self, path: Path) -> NDArray[np.uint8]:
-        """Reads one example, without the preparation of the data set."""
+        """Reads one example, without the preparation of the data set.
+
+        Args:
+            path: The file.
+        """
         ...
 
     def table(self) -> dict[str, Any]:
-        """The reader as values that can be written as JSON, to make it again later."""
+        """The reader's settings as JSON values, from which it can be made again."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """All examples with what a partitioner may cut by.
+    """All examples of a data set, with what partitions may depend on.
 
-    Inputs are stored small (bytes for images, token ids for text); `prepare` turns the
-    rows of one client into what its model sees.
+    Inputs are stored compactly (bytes for images, token ids for text); `prepare` turns those of one
+    client into the inputs of its model.
+
+    Examples:
+        >>> import numpy as np
+        >>> import torch
+        >>> from consort import Classification, Dataset, Examples
+        >>> pixels = torch.tensor([[0], [255], [51]], dtype=torch.uint8)
+        >>> labels = np.array([0, 1, 0])
+        >>> dataset = Dataset(
+        ...     "shades",
+        ...     Examples(pixels, {"bright": torch.from_numpy(labels)}),
+        ...     {"bright": Classification(2)},
+        ...     labels,
+        ...     prepare=lambda inputs: inputs / 255,
+        ... )
+        >>> len(dataset), dataset.example
+        (3, tensor([0.]))
     """
 
     name: str
+    """The name of the data set."""
     examples: Examples
+    """All examples, before `prepare`."""
     tasks: dict[str, Task]
+    """The tasks by name."""
     labels: NDArray[np.int64]
     """The class of each example, for label skew and stratified splits."""
     strata: NDArray[np.int64] | None = None
-    """What splits keep in proportion, where that is finer than the class."""
+    """What splits keep in proportion, if that is finer than the class."""
     owners: NDArray[np.int64] | None = None
-    """The natural client (a writer, a hospital) of each example, where there is one."""
+    """The natural client of each example, such as a writer or a hospital, if there is one."""
     domains: NDArray[np.int64] | None = None
-    """The domain (a sensor, a style) of each example, where there is one."""
+    """The domain of each example, such as a sensor or a style, if there is one."""
     units: NDArray[np.int64] | None = None
-    """What is never torn apart, such as a finger with all its pairs, or the views of a place."""
+    """Examples with the same number stay together, such as the views of one place."""
     prepare: Callable[[Tensor], Tensor] = as_is
+    """Turns stored inputs into inputs of models."""
     reader: Reader | None = None
-    """How further examples are read from files, where models are used on such."""
+    """Reads further examples from files, if models can be used on such files."""
 
     def __len__(self) -> int:
         return len(self.examples)
 
     @cached_property
     def example(self) -> Tensor:
-        """One input as models see it."""
+        """One prepared input."""
         return self.prepare(self.examples.inputs[:1])[0]

@@ -16,12 +16,22 @@ if TYPE_CHECKING:
 
 
 def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -> Dataset:
-    """Loads or generates a data set; `folder` is where real data sets are looked for.
+    """Loads or generates a data set.
 
-    The name is that of a plug-in (`consort list datasets`) or the place of a function of your
-    own, as `package.module:function` or `file.py:function` (a file is looked for beside the
-    recipe, then in the current folder). All of them take `seed`, `folder`, both or neither, and
-    options that are checked by their annotations; they return a `Dataset`.
+    All functions that make data sets take `seed`, `folder`, both or neither, and options that are
+    checked by their annotations.
+
+    Args:
+        name: The name of a data set (`consort list datasets`) or the place of a function of your
+            own, as `package.module:function` or `file.py:function` (a file is looked for beside the
+            recipe, then in the current folder).
+        seed: The seed of generated data.
+        folder: Where real data sets are looked for.
+        **options: The options of the data set.
+
+    Raises:
+        UsageError: If there is no such data set or option, a value is wrong, or the function does
+            not return a `Dataset`.
     """
     from consort.data.dataset import Dataset
 
@@ -35,7 +45,7 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
 
 
 def is_drawn(name: str) -> bool:
-    """Whether the data set depends on a seed."""
+    """Whether the data set `name` depends on a seed."""
     return "seed" in signature(_loader(name)).parameters
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from consort.core.registry import did_you_mean
 from consort.errors import UsageError
 from consort.experiment.assembly import Assembly, assemble, run_of
-from consort.experiment.metric_names import refuse_unknown_metrics
 from consort.experiment.recipe import Recipe
+from consort.federation.federation import Federation
+from consort.results.claims import Claim
+from consort.results.expected import known_values
+from consort.results.gains import DELTA_M
+from consort.results.values import TUNED, named_values
 from consort.run.run import Run
 from consort.training.local import LocalTraining
+
+_AUDITED = re.compile(
+    r"(imprint|inversion|rescaled)_(mse|psnr|ssim|lpips|recognised)"
+    r"|membership_(accuracy|auc) \(.+\)|mutual_information|entropy"
+)
+"""The figures of an audit, which papers print as well."""
 
 
 def preflight(recipe: Recipe, names: Sequence[str], seed: int, data: Path | None) -> Assembly:
@@ -36,7 +48,7 @@ def preflight(recipe: Recipe, names: Sequence[str], seed: int, data: Path | None
             run = run_of(recipe, name, assembly.federation)
             run.algorithm.start(run.federation.roster)
             _refuse_training(run)
-    refuse_unknown_metrics(recipe, assembly)
+    _refuse_unknown_metrics(recipe, assembly)
     return assembly
 
 
@@ -102,4 +114,45 @@ def _ignored_among_institutions(recipe: Recipe, name: str) -> Iterator[str]:
             yield (
                 f"unseen.{unseen}.users are taken from the recipe's data, but each client has its "
                 f"own: name other data as unseen.{unseen}.data"
+            )
+
+
+def _refuse_unknown_metrics(recipe: Recipe, assembly: Assembly) -> None:
+    """Refuses claims and published numbers about something that no run measures."""
+    if not (recipe.claims or recipe.published):
+        return
+    reports = {recipe.algorithm(name).reports for name in recipe.algorithms}
+    tuned = recipe.run.tuning_epochs > 0 or TUNED in reports
+    own = {about["metric"] for about in assembly.description["tasks"].values()}
+    costs = named_values(own, own, own if tuned else (), flops=recipe.compute.count_flops)
+    try:
+        _check_metrics(recipe, [*costs, DELTA_M])
+    except UsageError:
+        # The other metrics of tasks are known only once initial models are scored.
+        known = [
+            known_values(federation, tuned=tuned) for federation in _prepared(recipe, assembly)
+        ]
+        if all(known):
+            _check_metrics(recipe, sorted({name for names in known for name in names}))
+
+
+def _prepared(recipe: Recipe, assembly: Assembly) -> Iterator[Federation]:
+    """The federation, and what protections of single algorithms make of it."""
+    yield assembly.federation
+    for name in recipe.algorithms:
+        for protection in recipe.protections(name):
+            with suppress(UsageError):  # refused where that algorithm is to run
+                changed = protection.prepared(assembly.federation)
+                if changed is not assembly.federation:
+                    yield changed
+
+
+def _check_metrics(recipe: Recipe, known: Sequence[str]) -> None:
+    for claim in recipe.claims:
+        Claim.parse(claim, list(recipe.algorithms), known)
+    for table in recipe.published:
+        if table.metric not in known and not _AUDITED.fullmatch(table.metric):
+            raise UsageError(
+                f"published numbers ({table.source}): there is no metric "
+                f"{did_you_mean(table.metric, known)}"
             )

@@ -1,4 +1,4 @@
-"""An experiment as a TOML file: a federation, algorithms, seeds, and what papers say about it."""
+"""An experiment as a TOML file: a federation, algorithms, seeds, and published results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 from consort.core.plugins import find
-from consort.core.registry import did_you_mean, load_object
+from consort.core.registry import did_you_mean
 from consort.core.validation import Table, adapter, checked
 from consort.data.partition import Cut
 from consort.errors import UsageError
@@ -30,73 +30,110 @@ from consort.training.evaluation import Evaluation
 from consort.training.local import LocalTraining
 
 Obfuscation = Callable[..., Tensor]
-"""Called with prepared inputs and `seed`, makes inputs in which less can be recognised."""
+"""Called with prepared inputs and `seed`, returns inputs that reveal less about persons."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Clients that are alike. What is left out is taken from the top of the recipe."""
+    """Clients of one kind. What is left out is taken from the top level of the recipe."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
-    count: Count
+    """The name of the group, from which the names of its clients are made."""
+    count: PositiveInt
+    """The number of clients."""
     data: Table | None = None
+    """The data set and its options."""
     partition: Cut | None = None
+    """How the data are partitioned among the clients."""
     model: Table | list[Table] | None = None
-    """One model, or several that the clients take in turns."""
+    """One model, or several that the clients take in turn."""
     tasks: list[str] = field(default_factory=list)
-    """Some of the data's tasks; all of them if empty."""
+    """Some of the data set's tasks; all if empty."""
     classes: list[int] = field(default_factory=list)
-    """Some of the data's classes, numbered anew from 0; all of them if empty."""
+    """Some of the data set's classes, renumbered from 0; all if empty."""
     obfuscation: Table | list[Table] | None = None
-    """How the clients blur their images, or several ways that they take in turns."""
+    """How the clients obfuscate their images, or several ways that they take in turn."""
     local: Table = field(default_factory=dict)
-    """What is different about the clients' local training, whatever the algorithm."""
+    """Changes to the local training of every algorithm, for these clients."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides the numbers of an experiment."""
+    """Everything that determines the results of an experiment.
+
+    Raises:
+        UsageError: If keys contradict each other, or a required one is missing.
+
+    Examples:
+        >>> from consort import Recipe
+        >>> recipe = Recipe(
+        ...     clients=10,
+        ...     data={"name": "synthetic_vectors"},
+        ...     model={"name": "mlp"},
+        ...     local={"lr": 0.1},
+        ...     algorithms={"fedavg": {}, "fedprox": {"mu": 0.01}},
+        ...     seeds=[0, 1],
+        ... )
+        >>> recipe.algorithm("fedprox").local.lr
+        0.1
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     algorithms: dict[str, Table]
-    """By name: the options of an algorithm; `kind` names the algorithm if the name does not."""
+    """The options of each algorithm by name; `kind` is the algorithm, if it is not the name."""
     title: str = ""
+    """The title of the report."""
     about: str = ""
-    clients: Count | None = None
+    """A description for the report."""
+    clients: PositiveInt | None = None
+    """The number of clients, if there are no groups."""
     groups: list[Group] = field(default_factory=list)
+    """Clients of several kinds, in place of `clients`."""
     data: Table = field(default_factory=dict)
+    """The data set and its options."""
     partition: Cut = field(default_factory=Cut)
+    """How the data are partitioned among the clients."""
     model: Table | list[Table] = field(default_factory=dict)
+    """The clients' model, or several that they take in turn."""
     batchnorm: BatchNormPolicy = "average"
+    """What happens to the running statistics of BatchNorm: see `MultiTaskModel`."""
     obfuscation: Table | list[Table] | None = None
+    """How clients obfuscate their images, or several ways that they take in turn."""
     run: Schedule = field(default_factory=Schedule)
+    """The number of rounds, and how they proceed."""
     compute: Compute = field(default_factory=Compute)
+    """Settings of the computation."""
     local: Table = field(default_factory=dict)
-    """Local training of every algorithm, unless its own `local` says otherwise."""
+    """The local training of every algorithm, unless its own `local` differs."""
     robust: Table | None = None
-    """What the server does against wrong updates, unless an algorithm's own `robust` differs."""
+    """The server's defence against wrong updates, unless an algorithm's own `robust` differs."""
     privacy: Table | None = None
-    """Noise on what clients send, unless an algorithm's own `privacy` differs."""
+    """Differential privacy of what clients send, unless an algorithm's own `privacy` differs."""
     secure: Table | None = None
-    """If given, the server sees only means, unless an algorithm's own `secure` differs."""
+    """Secure aggregation, so that the server sees only means, unless an algorithm's own differs."""
     refuse_imprints: bool = False
-    """Whether clients refuse models that are built to carry examples away."""
+    """Whether clients refuse models that are built to extract training examples."""
     attack: Table | None = None
-    """What some clients do wrong on purpose, unless an algorithm's own `attack` differs."""
+    """Attacks by some of the clients, unless an algorithm's own `attack` differs."""
+    protection: dict[str, Table] = field(default_factory=dict)
+    """By name: the options of protections that plug-ins bring."""
     verification: Table | None = None
-    """If given, every evaluation verifies signatures with the features of what is scored."""
+    """If given, evaluations also verify signatures with the features of the scored model."""
     unseen: dict[str, Table] = field(default_factory=dict)
-    """By name: users that are verified in the last round, and that no client trains on."""
+    """By name: users that are verified after the last round and that no client trains on."""
     evaluations: dict[str, Table] = field(default_factory=dict)
-    """By name: the options of what plug-ins measure besides."""
-    average_rounds: Count = 1
-    """Over how many of the last rounds tables and claims take the values at the end."""
+    """The options of further evaluations of plug-ins, by name."""
+    average_rounds: PositiveInt = 1
+    """The number of last rounds over which final values in tables and claims are averaged."""
     seeds: list[int] = field(default_factory=lambda: [0])
+    """The seeds; every algorithm is run once per seed."""
     published: list[Published] = field(default_factory=list)
+    """Published results to compare with."""
     claims: list[str] = field(default_factory=list)
+    """Claims that are checked on the results."""
     scales: dict[str, Table] = field(default_factory=dict)
     """Named changes to this recipe, such as `desk` and `paper`."""
 
@@ -117,12 +154,14 @@ class Recipe:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
         if self.unseen and self.verification is None:
             raise UsageError("[unseen] says who is verified in the end: add [verification]")
+        for name in self.protection.keys() & {*_OWN_KEYS}:
+            raise UsageError(f"protection.{name}: write it as [{name}]")
         if "verification" in self.evaluations:
             raise UsageError("evaluations.verification: write it as [verification]")
 
     @property
     def table(self) -> Table:
-        """The recipe as it is written down and sent, with all defaults."""
+        """The recipe as plain values with all defaults, as it is saved and sent."""
         written: Table = json.loads(adapter(Recipe).dump_json(self))
         for name, evaluation in self.examinations.items():
             options = json.loads(to_json(evaluation))
@@ -134,7 +173,7 @@ class Recipe:
 
     @property
     def examinations(self) -> dict[str, Evaluation]:
-        """By name: what is measured besides the metrics of tasks, with its checked options."""
+        """The evaluations besides the metrics of tasks, by name, with checked options."""
         found: dict[str, Evaluation] = {}
         if self.verification is not None:
             tables = {"verification": self.verification, "unseen": self.unseen}
@@ -145,7 +184,7 @@ class Recipe:
 
     @property
     def all_groups(self) -> list[Group]:
-        """The groups with everything filled in that they take from the top."""
+        """The groups, with what they take from the top level filled in."""
         groups = self.groups or [Group(name="client", count=self.clients or 1)]
         return [
             Group(
@@ -163,26 +202,58 @@ class Recipe:
         ]
 
     def models_of(self, group: Group) -> list[ModelSpec]:
-        """The checked models of a group, to be taken in turns."""
+        """The checked models of a group, which its clients take in turn.
+
+        Args:
+            group: The group.
+
+        Raises:
+            UsageError: If a table is wrong.
+        """
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
         return [ModelSpec.of(table) for table in tables or [{}]]
 
     def obfuscations_of(self, group: Group) -> list[Obfuscation | None]:
-        """The checked obfuscations of a group, to be taken in turns; none, unless it has some."""
+        """The checked obfuscations of a group, which its clients take in turn.
+
+        Args:
+            group: The group.
+
+        Returns:
+            The obfuscations; None where images are not obfuscated.
+
+        Raises:
+            UsageError: If a table is wrong.
+        """
         if not isinstance(group.obfuscation, list):
             return [None if group.obfuscation is None else _obfuscation(group.obfuscation)]
         return [_obfuscation(table) for table in group.obfuscation] or [None]
 
     def local_of(self, group: Group) -> Table:
-        """What is different about the local training of a group, checked."""
+        """The checked changes to the local training of a group.
+
+        Args:
+            group: The group.
+
+        Raises:
+            UsageError: If a key or value is wrong.
+        """
         training = checked(LocalTraining, group.local, f"groups.{group.name}.local")
         return {key: getattr(training, key) for key in group.local}
 
     def algorithm(self, name: str) -> Algorithm[Any]:
-        """One of the recipe's algorithms with its checked options."""
+        """One of the recipe's algorithms with its checked options.
+
+        Args:
+            name: The name of the algorithm in the recipe.
+
+        Raises:
+            UsageError: If there is no such algorithm, or an option is wrong.
+        """
         if name not in self.algorithms:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
-        options = {k: v for k, v in self.algorithms[name].items() if k not in PROTECTIONS}
+        around = {*_OWN_KEYS, "protection"}
+        options = {k: v for k, v in self.algorithms[name].items() if k not in around}
         kind = find_algorithm(str(options.pop("kind", name)))
         own = options.get("local", {})
         options["local"] = self.local | own if isinstance(own, dict) else own
@@ -190,33 +261,38 @@ class Recipe:
         return algorithm
 
     def protections(self, name: str) -> tuple[Protection, ...]:
-        """What is done around one of the recipe's algorithms, as `Federation.protected` takes it.
+        """The protections of one of the recipe's algorithms, for `Federation.protected`.
 
-        A protection is at work if the recipe or the algorithm has its table, even an empty one.
+        A protection is used if the recipe or the algorithm has its table, even an empty one.
+        Those of plug-ins come last: on clients they are wrapped around the others.
+
+        Args:
+            name: The name of the algorithm in the recipe.
+
+        Raises:
+            UsageError: If an option is wrong.
         """
-        own = self.algorithms[name]
         found = []
-        for key, place in PROTECTIONS.items():
-            common = getattr(self, key)
-            if key in own or not (common is None or common is False):
-                table = merged(common if isinstance(common, dict) else {}, own.get(key, {}))
-                found.append(checked(load_object(place), table, key))
+        tables = {key: getattr(self, key) for key in _OWN_KEYS} | self.protection
+        changes = self.algorithms[name]
+        changes = {k: changes[k] for k in _OWN_KEYS if k in changes} | changes.get("protection", {})
+        for key in tables | changes:
+            common, own = tables.get(key), changes.get(key)
+            if own is None and (common is None or common is False):
+                continue
+            table = merged(common if isinstance(common, dict) else {}, own or {})
+            where = key if key in _OWN_KEYS else f"protection.{key}"
+            found.append(checked(find("protections", key), table, where))
         return tuple(found)
 
 
 def _obfuscation(table: Table) -> Obfuscation:
-    """What a table describes; without a name, FP-DFSN."""
+    """The obfuscation that a table describes; FP-DFSN if it has no name."""
     options = dict(table)
     kind = find("obfuscations", str(options.pop("name", "fp_dfsn")))
     found: Obfuscation = checked(kind, options, "obfuscation")
     return found
 
 
-PROTECTIONS = {
-    "refuse_imprints": "consort.protection.imprint:RefuseImprints",
-    "privacy": "consort.protection.dp:Privacy",
-    "secure": "consort.protection.secure.settings:Secure",
-    "robust": "consort.protection.robust:Robust",
-    "attack": "consort.attacks.poisoning:Attack",
-}
-"""The order matters: on clients, a later one is wrapped around those before it."""
+_OWN_KEYS = ("refuse_imprints", "privacy", "secure", "robust", "attack")
+"""Protections with a key of their own in recipes. The order matters: see `protections`."""

@@ -1,1 +1,1 @@
-"""Who the clients are, and which of them take part in a round."""
+"""The clients of a federation, which of them take part in a round, and protections."""

@@ -1,4 +1,4 @@
-"""One model in memory for all clients of an architecture."""
+"""The one model in memory that all clients of an architecture share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from consort.training.cohort import can_be_stacked
 
 
 class Blueprint:
-    """One model in memory for all clients of an architecture, and the weights it starts with."""
+    """The model of an architecture with its initial weights, for all clients of that architecture.
+
+    Args:
+        model: The model as it was built.
+    """
 
     def __init__(self, model: MultiTaskModel) -> None:
         self.model = model
@@ -23,10 +27,10 @@ class Blueprint:
         self._learning = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
 
     def fresh(self) -> MultiTaskModel:
-        """The model as it was built, whatever its last user did to it.
+        """The model as it was built, whatever its last user did with it.
 
-        Initial weights alone are not enough: an evaluation leaves `eval()` behind, a training
-        loop gradients, and what trains next would differ after a resume.
+        Initial weights alone are not enough: evaluation leaves `eval()` mode behind and training
+        leaves gradients, so that the next training would differ in a resumed run.
         """
         torch._foreach_copy_(self._live, self._initial)
         for module, training in self._modes:

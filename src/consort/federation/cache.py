@@ -1,4 +1,4 @@
-"""Examples that are kept in memory while there is room."""
+"""A cache of clients' data with a bounded size."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable
 from consort.data.examples import Splits
 
 KEPT_BYTES = 2 << 30
-"""Beyond this, the examples that were used longest ago are released."""
+"""Beyond this size, the least recently used data are released."""
 
 
 class DataCache:
-    """The examples of clients by name."""
+    """The data of clients by name."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Splits] = OrderedDict()
         self._bytes = 0
 
     def get(self, client: str, load: Callable[[], Splits]) -> Splits:
-        """A client's examples, from memory or loaded now.
+        """The data of a client, from memory or loaded now.
 
         Args:
-            client: The client's name.
-            load: Brings its examples into memory.
+            client: The name of the client.
+            load: Loads its data.
         """
         if client not in self._kept:
             self._kept[client] = load()

@@ -1,4 +1,4 @@
-"""Who the clients are: the tasks, the model and the data of each."""
+"""The clients of a run: the tasks, the model and the data of each."""
 
 from __future__ import annotations
 
@@ -26,26 +26,43 @@ from consort.training.compute import Compute
 from consort.training.evaluation import EvaluationExtra
 
 EVERYONE = "everyone"
+"""The name of the client that is trained on the data of all clients: see `pooled`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The clients of a run. Models are built once per architecture, data are kept while used.
+    """The clients of a run.
 
-    It is a value: `dataclasses.replace` makes another one, which builds and loads anew.
+    Models are built once per architecture, and data are kept in memory while there is room. A
+    federation is not changed: `dataclasses.replace` makes another one, which builds and loads anew.
 
     Args:
         members: The clients by name.
-        seed: Decides the initial weights.
-        batchnorm: What happens to the statistics of BatchNorm layers.
+        seed: The seed of the initial weights.
+        batchnorm: What happens to the running statistics of BatchNorm: see `MultiTaskModel`.
         compute: Settings of the arithmetic.
         extras: What is measured besides the metrics of the tasks.
-        protections: What is done around the algorithm; see `protected`.
-        client_ids: Who trains; everybody, if empty.
-        evaluation_ids: Who is evaluated; everybody who trains, if empty.
+        protections: The protections, in order: see `protected`.
+        client_ids: The clients that are trained; all if empty.
+        evaluation_ids: The clients that are evaluated; those that are trained if empty.
 
     Raises:
-        UsageError: There is no client, or a name that cannot be that of a folder.
+        UsageError: If there is no client, or a name cannot be the name of a folder.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Classification, Examples, Federation, Member, ModelSpec, Splits
+        >>> examples = Examples(torch.eye(4), {"place": torch.arange(4)})
+        >>> splits = Splits(examples, examples, examples)
+        >>> small, large = (ModelSpec.of({"name": "mlp", "hidden": [n]}) for n in (8, 16))
+        >>> federation = Federation({
+        ...     "bank-1": Member.of({"place": Classification(4)}, small, splits),
+        ...     "bank-2": Member.of({"place": Classification(4)}, large, splits),
+        ... })
+        >>> federation.client_ids
+        ('bank-1', 'bank-2')
+        >>> federation.initial("bank-1").size, federation.initial("bank-2").size
+        (76, 148)
     """
 
     members: Mapping[str, Member]
@@ -76,7 +93,11 @@ class Federation:
             object.__setattr__(self, name, value)
 
     def blueprint(self, client: str) -> Blueprint:
-        """The model of this client's architecture, which it shares with its like."""
+        """The model that a client shares with all clients of its architecture.
+
+        Args:
+            client: The name of the client.
+        """
         if client not in self._blueprints:
             member = self.members[client]
             key = member.architecture
@@ -86,11 +107,19 @@ class Federation:
         return self._blueprints[client]
 
     def initial(self, client: str) -> Params:
-        """The weights this client's model starts with."""
+        """The initial weights of a client's model.
+
+        Args:
+            client: The name of the client.
+        """
         return self.blueprint(client).params
 
     def shapes(self, client: str) -> Mapping[str, tuple[int, ...]]:
-        """The shape of every parameter of this client's model."""
+        """The shape of every parameter of a client's model.
+
+        Args:
+            client: The name of the client.
+        """
         return self.blueprint(client).shapes
 
     def _draw(self, client: str, number: int) -> Params:
@@ -100,7 +129,7 @@ class Federation:
         kind = member.tasks, member.example
         model = build(member.model, *kind, seed, self.batchnorm)
         if member.companion:
-            # Another seed, so that it is no twin where its architecture is the same.
+            # Another seed, so that equal architectures do not start with equal weights.
             seed = derive(seed, "companion")
             model.companion = build(member.companion, *kind, seed, self.batchnorm)
         if self.compute.channels_last:
@@ -108,7 +137,11 @@ class Federation:
         return model
 
     def data(self, client: str) -> Splits:
-        """This client's examples, from memory or brought there now."""
+        """The data of a client, from memory or loaded now.
+
+        Args:
+            client: The name of the client.
+        """
         return self._data.get(client, lambda: self._load(client))
 
     def _load(self, client: str) -> Splits:
@@ -116,7 +149,7 @@ class Federation:
 
     @cached_property
     def roster(self) -> Roster:
-        """What the server knows of the clients."""
+        """What the server knows about the clients."""
         architectures = {name: self.members[name].architecture for name in self.client_ids}
         representatives = {key: name for name, key in architectures.items()}
         return Roster(
@@ -128,7 +161,15 @@ class Federation:
         )
 
     def accompanied(self, table: Mapping[str, Any]) -> Federation:
-        """The same clients, each with a companion beside its model: see `Algorithm.companion`."""
+        """The same clients, each with a companion beside its model: see `Algorithm.companion`.
+
+        Args:
+            table: The companion's table, as for `ModelSpec.of`; if empty, the smallest of the
+                clients' models.
+
+        Raises:
+            UsageError: If the table is wrong.
+        """
         spec = ModelSpec.of(table) if table else self._smallest()
         if spec not in self._accompanied:
             members = {n: replace(member, companion=spec) for n, member in self.members.items()}
@@ -136,10 +177,12 @@ class Federation:
         return self._accompanied[spec]
 
     def protected(self, *protections: Protection) -> Self:
-        """The same clients with these protections, in the place of those they have.
+        """The same clients with other protections.
 
-        On clients, a later protection is wrapped around those before it; on the server, a later
-        one is nearer to the algorithm.
+        Args:
+            *protections: The protections that replace the present ones. On clients, a later one is
+                wrapped around those before it; on the server, a later one is closer to the
+                algorithm.
         """
         if protections == self.protections:
             return self
@@ -149,31 +192,46 @@ class Federation:
         return replace(prepared, protections=protections)
 
     def check(self, algorithm: Algorithm[Any], present: int) -> None:
-        """Refuses what a protection cannot protect, before anything is trained.
+        """Checks, before anything is trained, that all protections can protect a run.
 
         Args:
-            algorithm: The algorithm that is to run.
-            present: How many clients take part in a round.
+            algorithm: The algorithm that is to be run.
+            present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: A protection does not fit the algorithm or a client.
+            UsageError: If a protection does not suit the algorithm or a client.
         """
         for protection in self.protections:
             protection.check(self, algorithm, present)
             self.check_clients(protection, algorithm)
 
     def check_clients(self, protection: Protection, algorithm: Algorithm[Any]) -> None:
-        """Refuses clients that one of the protections cannot protect."""
+        """Checks that a protection can protect all clients.
+
+        Args:
+            protection: The protection.
+            algorithm: The algorithm that is to be run.
+
+        Raises:
+            UsageError: If the protection does not suit a client.
+        """
         for client in self.client_ids:
             protection.check_client(self, client, algorithm)
 
     def _smallest(self) -> ModelSpec:
-        """The model with the fewest numbers, the first of several such."""
+        """The model with the fewest parameters; the first one, if there are several."""
         first = min(self.client_ids, key=lambda client: self.initial(client).size)
         return self.members[first].model
 
     def pooled(self) -> Federation:
-        """One client with everybody's data trains; the real clients only evaluate."""
+        """The same federation with one client that is trained on the data of all clients.
+
+        The real clients are only evaluated.
+
+        Raises:
+            UsageError: If the clients differ in architecture or tasks, or one has the name of the
+                new client.
+        """
         kinds: dict[Hashable, str] = {}
         for name, member in self.members.items():
             kinds.setdefault(member.architecture, name)

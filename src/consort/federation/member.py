@@ -1,4 +1,4 @@
-"""One client: what it learns, with which model, from which data."""
+"""One client of a federation: its tasks, its model and its data."""
 
 from __future__ import annotations
 
@@ -16,25 +16,43 @@ from consort.tasks import Task
 
 @dataclass(frozen=True)
 class Member:
-    """One client: what it learns, with which model, from which data."""
+    """One client of a federation: its tasks, its model and its data.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Classification, Examples, Member, ModelSpec, Splits
+        >>> examples = Examples(torch.eye(4), {"place": torch.arange(4)})
+        >>> splits = Splits(examples, examples, examples)
+        >>> member = Member.of({"place": Classification(4)}, ModelSpec.of({"name": "mlp"}), splits)
+        >>> member.example
+        tensor([1., 0., 0., 0.])
+    """
 
     tasks: Mapping[str, Task]
+    """The tasks by name."""
     model: ModelSpec
+    """The architecture of the model."""
     example: Tensor
-    """One input as the model sees it; only its shape and type matter."""
+    """One prepared input; only its shape and type matter."""
     load: Callable[[], Splits]
-    """Brings the data into memory; called when needed, and again if room had to be made."""
+    """Loads the data; called when they are needed, and again if they were released."""
     companion: ModelSpec | None = None
-    """Another model for the same tasks and inputs, which is trained beside the own one."""
+    """A second model for the same tasks and inputs: see `Algorithm.companion`."""
     local: Mapping[str, Any] = field(default_factory=dict)
-    """What is different about its local training, whatever the algorithm."""
+    """Changes to the local training of every algorithm, for this client."""
 
     @classmethod
     def of(cls, tasks: Mapping[str, Task], model: ModelSpec, data: Splits) -> Member:
-        """A member whose data are already in memory."""
+        """A member whose data are in memory.
+
+        Args:
+            tasks: The tasks by name.
+            model: The architecture of the model.
+            data: The data.
+        """
         return cls(tasks, model, data.train.inputs[0], lambda: data)
 
     @cached_property
     def architecture(self) -> Hashable:
-        """Equal for members whose models have the same shape."""
+        """A key that is equal for members whose models have the same architecture."""
         return self.model, self.companion, tuple(self.tasks.items()), self.example.shape

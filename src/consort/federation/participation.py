@@ -1,4 +1,4 @@
-"""Who takes part in a round, and who fails to, on purpose."""
+"""Which clients take part in a round, and simulated failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from consort.core.randomness import derive, generator_for
 
 
 def cohort(ids: Sequence[str], share: float, seed: int, round: int) -> tuple[str, ...]:
-    """A share of the clients, at least one, drawn anew each round; in client order."""
+    """Draws the clients that take part in a round.
+
+    Args:
+        ids: The names of all clients, in order.
+        share: The share of the clients that take part; at least one does.
+        seed: The seed of the run.
+        round: The round.
+
+    Returns:
+        The names of the drawn clients, in the order of `ids`.
+    """
     count = max(1, round_half_up(share * len(ids)))
     if count >= len(ids):
         return tuple(ids)
@@ -19,10 +29,22 @@ def cohort(ids: Sequence[str], share: float, seed: int, round: int) -> tuple[str
 
 
 def round_half_up(value: float) -> int:
-    """Plain rounding: 2.5 clients are 3, not 2."""
+    """Rounds to the nearest whole number, and halves up: 2.5 clients are 3.
+
+    Args:
+        value: A number that is not negative.
+    """
     return int(value + 0.5)
 
 
 def happens(probability: float, seed: int, round: int, client: str, event: str) -> bool:
-    """Whether an event with this probability befalls a client in a round."""
+    """Draws whether an event happens to a client in a round.
+
+    Args:
+        probability: The probability of the event.
+        seed: The seed of the run.
+        round: The round.
+        client: The name of the client.
+        event: The name of the event.
+    """
     return derive(seed, round, client, event) < probability * 2**56

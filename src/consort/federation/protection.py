@@ -1,4 +1,4 @@
-"""The seam for everything that is done around an algorithm: protections, and attacks on them."""
+"""The base class of everything that is done around an algorithm: protections and attacks."""
 
 from __future__ import annotations
 
@@ -23,89 +23,143 @@ F = TypeVar("F", bound="Federation")
 
 @dataclass
 class Request:
-    """One call as a client handles it: what protections on the client see and may change."""
+    """A call as a client handles it; protections on the client may read and change it."""
 
     call: Call
+    """The call."""
     state: State
-    """What the client remembers; assigning to a key is what makes it remembered."""
+    """The state of the client; only assigning to a key is recorded."""
     generator: Generator
-    """The randomness of this call, which local training draws from first."""
+    """The random generator of this call; local training is the first to draw from it."""
     steps: StepRule | None = None
-    """How local training takes its steps, if not in the ordinary way."""
+    """How local training takes its steps; None for the usual way."""
     flops: int = 0
-    """Operations of the algorithm's own method, if they are counted."""
+    """The floating-point operations of the algorithm's method, if they are counted."""
 
 
 Handler = Callable[[Request], Payload]
-"""Answers a request on a client. The innermost one runs the algorithm's method."""
+"""Replies to a request on a client. The innermost handler runs the algorithm's method."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a protection is at work."""
+    """The run that a protection is used in."""
 
     federation: Federation
+    """The clients, with all protections."""
     algorithm: Algorithm[Any]
+    """The algorithm that is run."""
     tell: Callable[[ClientFailed], Any] = lambda _: None
-    """Reports a client whose answer is not used."""
+    """Reports a client whose reply is not used."""
 
 
 @dataclass(frozen=True)
 class Protection:
-    """A pair: what is done around an algorithm on the server, and what on every client.
+    """The base class of protections: what is done around an algorithm on the server and on clients.
 
-    A protection is a frozen dataclass; its fields are the options of its table in a recipe.
-    Everything has a default that does nothing, so a protection defines only what it needs. The
-    protections of a federation are a list: on clients, a later one is wrapped around those before
-    it; on the server, a later one is nearer to the algorithm.
+    A protection is a frozen dataclass whose fields are the options of its table in a recipe. By
+    default every method does nothing, so a protection overrides only what it needs. The protections
+    of a federation are an ordered list: on clients, a later one is wrapped around those before it;
+    on the server, a later one is closer to the algorithm.
+
+    Examples:
+        Clients that stop to reply after some rounds:
+
+        >>> from dataclasses import dataclass
+        >>> from consort import Failure, Protection
+        >>> @dataclass(frozen=True)
+        ... class Limited(Protection):
+        ...     rounds: int
+        ...
+        ...     def client(self, handler, setting):
+        ...         def limited(request):
+        ...             if request.call.round > self.rounds:
+        ...                 raise Failure(f"it replies in {self.rounds} rounds only")
+        ...             return handler(request)
+        ...
+        ...         return limited
+        >>> Limited(rounds=10)
+        Limited(rounds=10)
     """
 
-    table: ClassVar[str]
-    """The key of its table in recipes."""
+    table: ClassVar[str] = ""
+    """The key of its table in recipes; the name of the class in small letters, if not given."""
     alone: ClassVar[bool] = False
-    """Whether clients must answer one by one, because it needs a client's state or randomness."""
+    """Whether clients must be called one by one, because it needs their state or randomness."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.table = vars(cls).get("table", cls.__name__.lower())
 
     @property
     def needs_single_answers(self) -> bool:
-        """Whether it reads or changes single answers, so that they must not be hidden from it."""
+        """Whether the server half needs single replies, which then must not be hidden from it."""
         return False
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:
-        """Refuses what it cannot protect, before anything is trained.
+        """Checks, before anything is trained, that it can protect a run.
 
         Args:
             federation: The clients, with all protections.
-            algorithm: The algorithm that is to run.
-            present: How many clients take part in a round.
+            algorithm: The algorithm that is to be run.
+            present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: The protection does not fit.
+            UsageError: If the protection does not suit the federation or the algorithm.
         """
 
     def check_client(self, federation: Federation, client: str, algorithm: Algorithm[Any]) -> None:
-        """Refuses a client that it cannot protect; among institutions, each asks for itself.
+        """Checks that it can protect a client; in a deployment, each client checks itself.
 
         Args:
             federation: The clients of this machine, with all protections.
-            client: One of them.
-            algorithm: The algorithm that is to run.
+            client: The name of one of them.
+            algorithm: The algorithm that is to be run.
 
         Raises:
-            UsageError: The client does not fit, or a package that it needs is missing.
+            UsageError: If the protection does not suit the client, or a package that it needs is
+                missing.
         """
 
     def prepared(self, federation: F) -> F:
-        """The federation with what this changes about its members, such as their data."""
+        """Changes the members of a federation, such as their data.
+
+        Args:
+            federation: The clients.
+
+        Returns:
+            The changed federation; by default the same.
+        """
         return federation
 
     def server(self, engine: Engine, setting: Setting) -> Engine:  # noqa: ARG002
-        """The server's half: an engine around the engine that reaches the clients."""
+        """The server half: wraps the engine.
+
+        Args:
+            engine: The engine that reaches the clients.
+            setting: The run.
+
+        Returns:
+            The engine that the algorithm uses; by default the same.
+        """
         return engine
 
     def client(self, handler: Handler, setting: Setting) -> Handler:  # noqa: ARG002
-        """The client's half: a handler around the handler that runs the algorithm's method."""
+        """The client half: wraps the handler of calls.
+
+        Args:
+            handler: The handler that runs the algorithm's method.
+            setting: The run.
+
+        Returns:
+            The handler that replies to the server; by default the same.
+        """
         return handler
 
     def during_round(self, algorithm: Algorithm[Any]) -> AbstractContextManager[Any]:  # noqa: ARG002
-        """What holds while the server computes a round, such as another rule for means."""
+        """A context in which the server computes a round, such as another rule for means.
+
+        Args:
+            algorithm: The algorithm that is run.
+        """
         return nullcontext()

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 
 def thinned(full: int, scale: float) -> int:
-    """The width `full` of a layer multiplied by `scale`, at least 1."""
+    """The width `full` of a layer multiplied by `scale`, but at least 1."""
     return max(1, round(scale * full))
 
 

@@ -31,6 +31,17 @@ class MultiTaskModel(nn.Module):
         batchnorm: What happens to running statistics: they are sent and averaged like parameters
             (`average`), stay with each client (`local`), or are recomputed from the client's
             training data before each evaluation (`recompute`).
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from consort import MultiTaskModel
+        >>> heads = {"sign": nn.Linear(3, 2), "size": nn.Linear(3, 1)}
+        >>> model = MultiTaskModel(nn.Linear(4, 3), heads)
+        >>> {task: tuple(output.shape) for task, output in model(torch.zeros(5, 4)).items()}
+        {'sign': (5, 2), 'size': (5, 1)}
+        >>> list(model.slots())[:3]
+        ['encoder.weight', 'encoder.bias', 'heads.sign.weight']
     """
 
     def __init__(
@@ -53,7 +64,7 @@ class MultiTaskModel(nn.Module):
         }
 
     def slots(self) -> dict[str, Tensor]:
-        """The live tensors that take part in federation: see `consort.core.params.slots`."""
+        """The live tensors that are sent and averaged: see `consort.core.params.slots`."""
         if self._slots is None:
             self._slots = dict(self.named_parameters())
             if self.batchnorm == "average":

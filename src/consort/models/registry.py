@@ -1,16 +1,16 @@
-"""The encoders by name, and models built from what a recipe says about them.
+"""Encoders by name, and models built from the tables of a recipe.
 
-An encoder is an `nn.Module` with `width`, its number of features. The first parameter of its
-class is an example, or what the static method `measure` makes of one; the others are options
-for recipes, with annotations that they are checked by. Plug-ins bring encoders by name (`consort
-list models`). A recipe may also name an encoder of your own, as `package.module:Class` or
-`file.py:Class` (a file is looked for beside the recipe, then in the current folder); a function
-that returns an encoder will do in place of a class.
+An encoder is an `nn.Module` with an attribute `width`, its number of features. The first parameter
+of its class is one prepared example, or what its static method `measure` makes of one; the others
+are options for recipes, which are checked by their annotations. Plug-ins bring encoders by name
+(`consort list models`). A recipe may also name an encoder of your own, as `package.module:Class`
+or `file.py:Class` (a file is looked for beside the recipe, then in the current folder); a function
+that returns an encoder may be used instead of a class.
 
-An encoder may have a method `decoder` that makes what stands between it and the head of a task;
-`width` is then what the head sees. It may also have a method `head` that makes the head of a task
-itself. One that makes maps of features, for tasks with an answer per pixel, says so with
-`dense = True`.
+An encoder may have a method `decoder` that makes the module between encoder and head of a task;
+`width` is then the number of features that the head receives. It may also have a method `head`
+that makes the head of a task itself. An encoder of feature maps, for tasks with an output per
+pixel, has the attribute `dense = True`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """An encoder's name and options, as checked values that can be compared and hashed."""
+    """The name and the checked options of an encoder; equal specs describe equal models.
+
+    Examples:
+        >>> from consort import ModelSpec
+        >>> spec = ModelSpec.of({"name": "mlp", "hidden": [64, 32]})
+        >>> spec.name, spec.options
+        ('mlp', (('hidden', (64, 32)),))
+    """
 
     name: str
+    """The name of the encoder."""
     options: tuple[tuple[str, Any], ...] = ()
+    """Pairs of option and value, with all defaults."""
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.options)})"
@@ -46,7 +55,13 @@ class ModelSpec:
     def of(cls, table: Mapping[str, Any]) -> ModelSpec:
         """Checks a recipe's table such as `{name = "mlp", hidden = [64]}`.
 
-        Options that are not given take their defaults, so that equal specs mean equal models.
+        Options that are not given take their defaults.
+
+        Args:
+            table: The name of the encoder and its options.
+
+        Raises:
+            UsageError: If there is no name, no such encoder or option, or a value is wrong.
         """
         given = dict(table)
         if "name" not in given:
@@ -66,10 +81,21 @@ def build(
     seed: int,
     batchnorm: BatchNormPolicy = "average",
 ) -> MultiTaskModel:
-    """A model for inputs like `example` (one prepared input) with one head per task.
+    """Builds a model with one head per task.
 
-    The encoder's weights depend on the seed and the architecture only, a head's (and decoder's)
-    on the seed, the task's name and the shape: clients with other tasks start from equal encoders.
+    The initial weights of the encoder depend on the seed and the architecture only, those of a head
+    or decoder on the seed, the name of the task and the shape. So clients with different tasks
+    start from equal encoders.
+
+    Args:
+        spec: The encoder.
+        tasks: The tasks by name.
+        example: One prepared input.
+        seed: The seed of the initial weights.
+        batchnorm: What happens to the running statistics of BatchNorm: see `MultiTaskModel`.
+
+    Raises:
+        UsageError: If the encoder does not suit the example or a task.
     """
     from consort.models.multitask import MultiTaskModel
 
@@ -88,7 +114,7 @@ def build(
 
 
 def parameter_count(module: nn.Module) -> int:
-    """How many numbers a module learns."""
+    """The number of trainable values of `module`."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -115,28 +141,28 @@ def _fitting(spec: ModelSpec, example: Tensor) -> Any:
             f"model {spec.name!r} cannot be built for inputs of shape {shape} ({kind}): {error}"
         ) from error
     if not isinstance(getattr(encoder, "width", None), int):
-        raise UsageError(f"model {spec.name!r} has no `width`: say how many features it makes")
+        raise UsageError(f"model {spec.name!r} has no `width`: set it to the number of features")
     return encoder
 
 
 def _check_fit(spec: ModelSpec, encoder: Any, name: str, task: Task) -> None:
-    """Tasks with an answer per pixel need maps of features, and others do not take them."""
+    """Tasks with an output per pixel need encoders of feature maps; other tasks refuse them."""
     pixels, maps = getattr(task, "dense", False), getattr(encoder, "dense", False)
     if pixels and not maps:
         raise UsageError(
-            f"model {spec.name!r} cannot learn task {name!r}, which has an answer for every pixel: "
-            "choose one that makes maps, such as conv_pyramid"
+            f"model {spec.name!r} cannot learn task {name!r}, which has an output per pixel: "
+            "choose a model with feature maps, such as conv_pyramid"
         )
     if maps and not pixels:
         raise UsageError(
-            f"model {spec.name!r} makes maps, and task {name!r} has one answer per example: choose "
-            "another, such as cnn4"
+            f"model {spec.name!r} makes feature maps, and task {name!r} has one output per "
+            "example: choose another model, such as cnn4"
         )
 
 
 @contextmanager
 def _seeded(seed: int, *purpose: str) -> Iterator[None]:
-    """Initialisation draws from torch's global generator: it is lent, and given back as it was."""
+    """Seeds torch's global generator, which initialisation draws from, and restores it."""
     import torch
 
     from consort.core.randomness import derive

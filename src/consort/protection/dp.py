@@ -16,7 +16,7 @@ from torch import Generator, nn
 
 from consort.aggregation.robust import clipped
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Positive
+from consort.core.bounds import PositiveFloat
 from consort.core.messages import Payload, State
 from consort.core.params import Params
 from consort.errors import Failure, UsageError
@@ -29,11 +29,6 @@ from consort.tasks import Task
 
 PUBLIC = ("examples",)
 """Entries of an answer that are sent as they are, and that nothing is promised for."""
-TRAINS_BY_STEPS_ALONE = (
-    *("cfl", "ditto", "fedamp", "fedavg", "fedavg_ft", "fedbabu", "fedmgda"),
-    *("fedmtl", "fedper", "fedprox", "fedrep", "local_only", "scaffold"),
-)
-"""Algorithms that learn from training data by nothing but `local.run` with its usual objective."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +41,20 @@ class Privacy(Protection):
 
     level: Literal["client", "example"]
     """`client`: every answer is clipped and gets noise; `example`: every step of training."""
-    clip: Positive = 1.0
+    clip: PositiveFloat = 1.0
     """Largest length of an answer's update, or of one example's gradient."""
-    noise: Positive = 1.0
+    noise: PositiveFloat = 1.0
     """Deviation of the noise, in units of `clip`."""
     delta: Annotated[float, Strict(), Gt(0), Lt(1)] = 1e-5
     """The probability with which epsilon may not hold."""
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
         """Refuses an algorithm that the guarantee would not cover."""
-        kind = type(algorithm).__module__.rpartition(".")[2]
-        if self.level == "example" and kind not in TRAINS_BY_STEPS_ALONE:
+        if self.level == "example" and not algorithm.known_to_train_only_by_steps():
             raise UsageError(
-                f"privacy.level = 'example' covers training steps, but {kind} may learn from "
-                f"its data in other ways: use {', '.join(TRAINS_BY_STEPS_ALONE)}, or "
+                f"privacy.level = 'example' covers training steps, but "
+                f"{type(algorithm).__name__} may learn from its data in other ways: use an "
+                "algorithm that declares `trains_only_by_steps`, such as fedavg, or "
                 "privacy.level = 'client'"
             )
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from consort.aggregation.robust import clipped, krum, median, multi_krum, trimmed_mean
 from consort.core.algorithm import Algorithm
-from consort.core.bounds import Count, Positive
+from consort.core.bounds import PositiveFloat, PositiveInt
 from consort.core.engine import Engine
 from consort.core.messages import Call, Reply, averaging
 from consort.core.params import Params, mean
@@ -32,9 +32,9 @@ class Robust(Protection):
 
     rule: Literal["mean", "median", "trimmed_mean", "krum", "multi_krum"] = "mean"
     """What takes the place of the mean; all but `mean` count every client alike."""
-    malicious: Count = 1
+    malicious: PositiveInt = 1
     """So many malicious clients shall not matter (to all rules but the mean and the median)."""
-    clip: Positive | None = None
+    clip: PositiveFloat | None = None
     """Largest length of an answer's update; a longer one is shortened."""
 
     def __call__(self, items: Sequence[Params], weights: Sequence[float] | None) -> Params:

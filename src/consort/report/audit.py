@@ -17,10 +17,10 @@ from consort.results.result import Result
 from consort.results.table import spent
 
 NO_GUARANTEE = (
-    "There is no guarantee. This run has no differential privacy: updates were not clipped, and no "
-    "noise with a privacy accountant was added, so there is no ε and no δ. If an attack failed "
-    "here, this says only that this attack failed; a better attack, more rounds, or an attacker "
-    "with more knowledge may succeed."
+    "There is no guarantee. This run has no differential privacy: updates were not clipped and "
+    "given noise under a privacy accountant, so there is no ε and no δ. If an attack failed here, "
+    "this says only that this attack failed; a better attack, more rounds, or an attacker with "
+    "more knowledge may succeed."
 )
 _GUARANTEE = (
     "Differential privacy per {level}: whoever sees everything that was sent learns about any "

@@ -94,7 +94,7 @@ def _predictions_of(
     result: Result, clients: Sequence[str]
 ) -> Iterator[tuple[str, ClientPredictions]]:
     from consort.experiment.opening import open_run
-    from consort.run.reported import reported_model
+    from consort.experiment.trained import reported_model
 
     if result.about.get("engine") == "flower":
         raise Failure(f"{result.folder}: the test images stay with the clients")

@@ -29,17 +29,19 @@ class _Metrics:
     unseen: set[tuple[str, str]] = field(default_factory=set)
 
 
-def known_values(federation: Federation, also: Collection[str] = ()) -> list[str]:
+def known_values(
+    federation: Federation, also: Collection[str] = (), tuned: bool = True
+) -> list[str]:
     """Finds out which names `Result.value` and claims will accept, without training.
 
     The names of metrics are known only once they have been computed. So the initial models are
     scored on a few examples of some clients, until the metric that stands for each task is there,
-    and what is measured besides tasks is measured once. Values after local training are taken for
-    possible, whether or not a recipe asks for them.
+    and what is measured besides tasks is measured once.
 
     Args:
         federation: The clients with their data.
         also: Further metrics on test data, such as `attack_success`.
+        tuned: Whether models are scored after local training, too.
 
     Returns:
         The names; none if the metrics of a task cannot be known before the run.
@@ -51,7 +53,7 @@ def known_values(federation: Federation, also: Collection[str] = ()) -> list[str
     values = named_values(
         own=sorted(found.own),
         metrics=found.tested,
-        tuned=found.tested,
+        tuned=found.tested if tuned else (),
         unseen=found.unseen,
         flops=federation.compute.count_flops,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +13,6 @@ from consort.results.summary import Summary, spread, summarise
 from consort.results.values import TUNED
 
 MIB = 2**20
-AUDITED = re.compile(
-    r"(imprint|inversion|rescaled)_(mse|psnr|ssim|lpips|recognised)"
-    r"|membership_(accuracy|auc) \(.+\)|mutual_information|entropy"
-)
-"""The figures of an audit, which papers print as well."""
 
 
 @dataclass(frozen=True)

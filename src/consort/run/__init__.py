@@ -1,1 +1,1 @@
-"""Rounds 1 to R of one algorithm on one federation, written to a folder and resumable."""
+"""Runs: rounds, their schedule, the history of results, and observers."""

@@ -37,8 +37,8 @@ def read_description(folder: Path) -> dict[str, Any]:
         The description, in which every key that a run needs is there.
 
     Raises:
-        UsageError: The folder holds no run, or one that another version wrote in another format.
-        Failure: The description is damaged.
+        UsageError: If the folder holds no run, or one that another version wrote in another format.
+        Failure: If the description is damaged.
     """
     path = folder / _NAME
     if not path.is_file():
@@ -61,7 +61,7 @@ def runs_below(folder: Path) -> list[Path]:
     """Finds the runs in a folder: the folder itself, or all folders of runs below it.
 
     Raises:
-        UsageError: There is no run.
+        UsageError: If there is no run.
     """
     found = sorted({path.parent for path in folder.rglob(_NAME)})
     if not found:

@@ -1,4 +1,4 @@
-"""Results as one long table, written line by line so that a crash loses nothing."""
+"""The results of a run as one long table, written so that a crash loses no finished round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,21 @@ from consort.errors import Failure
 
 
 class History:
-    """The rows of one run, in a file of JSON lines (or in memory, without a path)."""
+    """The rows of one run; iterating over it yields those that are written.
+
+    Args:
+        path: A file of JSON lines; None keeps the rows in memory.
+
+    Examples:
+        >>> from consort import History
+        >>> from consort.core.row import Row
+        >>> history = History()
+        >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
+        >>> history.flush()
+        1
+        >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
+        [('bank-1', 0.9)]
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -21,16 +35,24 @@ class History:
         self._waiting: list[Row] = []
 
     def add(self, row: Row) -> None:
-        """Takes a row in; it is written at the next `flush`."""
+        """Adds a row, which is written at the next `flush`.
+
+        Args:
+            row: The row.
+        """
         self._waiting.append(row)
 
     @property
     def pending(self) -> tuple[Row, ...]:
-        """What is written at the next `flush`."""
+        """The rows that are written at the next `flush`."""
         return tuple(self._waiting)
 
     def flush(self) -> int:
-        """Writes what is waiting; returns the length of the file."""
+        """Writes the pending rows.
+
+        Returns:
+            The length of the history: bytes of the file, or rows in memory.
+        """
         if self.path is None:
             self._rows += self._waiting
             self._waiting.clear()
@@ -43,7 +65,14 @@ class History:
             return file.tell()
 
     def cut(self, length: int) -> None:
-        """Forgets everything after a length that `flush` returned."""
+        """Removes pending rows and everything after a length.
+
+        Args:
+            length: A length that `flush` returned.
+
+        Raises:
+            Failure: If the file is shorter than that.
+        """
         self._waiting.clear()
         if self.path is None:
             del self._rows[length:]
@@ -67,7 +96,7 @@ _quoted = lru_cache(maxsize=1 << 16)(json.dumps)
 
 
 def _line(row: Row) -> str:
-    """One row as JSON, put together by hand: a thousand clients have many rows a round."""
+    """One row as JSON, formatted by hand because large federations have many rows per round."""
     round_, metric, value, *texts, n = row
     what = f'"metric":{_quoted(metric)},"value":{json.dumps(value)}'
     for name, text in zip(_TEXTS, texts, strict=True):

@@ -1,4 +1,4 @@
-"""Being told how a run goes: the seam for progress bars, logs and experiment trackers."""
+"""Observers of a run: the base class of progress bars, logs and experiment trackers."""
 
 from __future__ import annotations
 
@@ -13,73 +13,76 @@ from consort.errors import ClientFailed
 
 @dataclass
 class Observer:
-    """Is told how a run goes. Derive from it and override what you want to know.
+    """The base class of observers, which are told how a run proceeds; override what you need.
 
-    An observer sees what happens in the server's process and changes nothing: the numbers of a
-    run do not depend on it. An exception that it raises ends the run.
+    Observers run in the server's process and change nothing: the results of a run do not depend on
+    them. An exception of an observer ends the run.
 
-    >>> from consort import Observer
-    >>> class Log(Observer):
-    ...     def measured(self, round, rows):
-    ...         for row in rows:
-    ...             print(round, row.client, row.metric, row.value)
+    Examples:
+        >>> from consort import Observer
+        >>> class Log(Observer):
+        ...     def round_started(self, round, calls):
+        ...         print(f"round {round}: {calls} clients")
+        >>> Log().round_started(1, 10)
+        round 1: 10 clients
     """
 
     def started(self, first: int, rounds: int) -> None:
-        """The run begins, or goes on after a resume.
+        """The run starts or is resumed.
 
         Args:
-            first: The round that comes next, counted from 1.
-            rounds: How many rounds there are in all.
+            first: The next round, counted from 1.
+            rounds: The number of rounds of the run.
         """
 
     def round_started(self, round: int, calls: int) -> None:
-        """A round begins.
+        """A round starts.
 
         Args:
-            round: Its number, counted from 1.
-            calls: How many clients take part in it.
+            round: The round, counted from 1.
+            calls: The number of clients that take part.
         """
 
     def answered(self, call: Call) -> None:
-        """A client has answered.
+        """A client has replied.
 
         Args:
-            call: What it was asked.
+            call: The call that it replied to.
         """
 
     def evaluated(self, round: int, replies: Replies) -> None:
         """The clients have been evaluated.
 
         Args:
-            round: The round after which they were.
-            replies: Their scores by client: `{model: {task: {split: {metric: value}}}}`.
+            round: The round after which they were evaluated.
+            replies: The scores of each client: `{model: {split: {"tasks": {task: {metric:
+                value}}}}}`.
         """
 
     def measured(self, round: int, rows: Sequence[Row]) -> None:
-        """A round is over and saved.
+        """A round is finished and saved.
 
         Args:
-            round: Its number.
-            rows: Everything that the history keeps of it: scores, bytes, seconds, notes.
+            round: The round.
+            rows: Its rows in the history: scores, bytes, seconds, notes.
         """
 
     def failed(self, error: ClientFailed) -> None:
-        """A client failed, and the run goes on without it.
+        """A client failed, and the run continues without it.
 
         Args:
-            error: Which client, and why.
+            error: Which client failed, and why.
         """
 
     def finished(self) -> None:
-        """The run is complete; one that was complete before is told so at once."""
+        """The run is complete; also called at once for a run that was complete before."""
 
 
 class Observers(Observer):
-    """Several observers that are told one after the other.
+    """Several observers, which are told one after the other.
 
     Args:
-        members: The observers.
+        *members: The observers.
     """
 
     def __init__(self, *members: Observer) -> None:

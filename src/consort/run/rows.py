@@ -12,7 +12,14 @@ from consort.core.row import Row
 def rows_of_scores(
     round_: int, client: str, model: str, splits: Mapping[str, Any]
 ) -> Iterator[Row]:
-    """The scores of one of a client's models on all its splits."""
+    """Rows for the scores of one of a client's models.
+
+    Args:
+        round_: The round after which it was evaluated.
+        client: The name of the client.
+        model: Which of the client's models it is, such as `global`.
+        splits: The scores by split, as `Client.score` returns them.
+    """
     for split, scores in splits.items():
         for task, metrics in scores["tasks"].items():
             for metric, found in metrics.items():
@@ -25,7 +32,15 @@ def rows_of_scores(
 def rows_of_work(
     call: Call, reply: Reply, down: Mapping[str, int], up: Mapping[str, int], flops: bool
 ) -> Iterator[Row]:
-    """What a call cost: bytes by role, and the client's work, operations only if counted."""
+    """Rows for the cost of a call.
+
+    Args:
+        call: The call.
+        reply: The reply to it.
+        down: The bytes that were sent to the client, by role.
+        up: The bytes that the client sent, by role.
+        flops: Whether floating-point operations were counted.
+    """
     for metric, sizes in (("bytes_down", down), ("bytes_up", up)):
         for role, size in sizes.items():
             yield Row(call.round, metric, size, call.client, part=role)

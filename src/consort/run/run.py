@@ -1,4 +1,4 @@
-"""Rounds 1…R of one algorithm on one federation, which can be killed and resumed."""
+"""All rounds of one algorithm on one federation; a run that was interrupted can be resumed."""
 
 from __future__ import annotations
 
@@ -35,17 +35,42 @@ _PATTERN = "round-*.ckpt"
 
 @dataclass
 class Run:
-    """One algorithm, one federation, one seed; everything it leaves behind is in `folder`."""
+    """One run of an algorithm on a federation.
+
+    Raises:
+        UsageError: If a protection does not suit the algorithm or a client, or data cannot be
+            pooled.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Classification, Examples, Federation, Member, ModelSpec
+        >>> from consort import Run, Schedule, Splits
+        >>> from consort.algorithms.fedavg import FedAvg
+        >>> examples = Examples(torch.eye(4), {"place": torch.arange(4)})
+        >>> splits = Splits(examples, examples, examples)
+        >>> member = Member.of({"place": Classification(4)}, ModelSpec.of({"name": "mlp"}), splits)
+        >>> federation = Federation({"bank-1": member, "bank-2": member})
+        >>> history = Run(federation, FedAvg(), Schedule(rounds=2)).go()
+        >>> sorted({row.round for row in history if row.metric == "accuracy"})
+        [1, 2]
+    """
 
     federation: Federation
+    """The clients."""
     algorithm: Algorithm[Any]
+    """The algorithm."""
     schedule: Schedule = field(default_factory=Schedule)
+    """The number of rounds, and how they proceed."""
     seed: int = 0
+    """The seed of all randomness except the initial weights."""
     folder: Path | None = None
+    """Where checkpoints and results are saved; None to keep everything in memory."""
     workers: int = 1
+    """The number of worker processes; 1 runs all clients in this process."""
     observer: Observer = field(default_factory=Observer)
+    """Is told how the run proceeds."""
     engine: Callable[[ClientHost], Engine] | None = None
-    """Starts what carries the calls; if not given, this process or so many workers."""
+    """Starts the engine that delivers calls, in place of this process or of workers."""
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
@@ -56,7 +81,15 @@ class Run:
         self._done = 0
 
     def go(self) -> History:
-        """Runs to the end, from the beginning or from where an earlier go was cut off."""
+        """Runs all rounds, from the start or from the last checkpoint in the folder.
+
+        Returns:
+            The history of all rounds.
+
+        Raises:
+            UsageError: If another process uses the folder.
+            Failure: If a client failed and the schedule says `stop`, or a saved file is damaged.
+        """
         self.federation.compute.apply()
         with ExitStack() as stack:
             if self.folder:
@@ -72,9 +105,18 @@ class Run:
         return self.history
 
     def saved(self, back: int = 0) -> dict[str, Any] | None:
-        """What the last finished round left: `round`, `server`, and the length of `history`.
+        """The last checkpoint.
 
-        The round before it is one step `back`; older ones are not kept.
+        Args:
+            back: 0 for the last finished round, 1 for the one before it; older ones are not kept.
+
+        Returns:
+            The `round`, the state of the `server` and the length of `history`; None if there is no
+            such checkpoint.
+
+        Raises:
+            Failure: If the checkpoint is damaged, or was written by another version of the
+                algorithm.
         """
         found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
         if len(found) <= back:
@@ -86,9 +128,16 @@ class Run:
     def once_more(
         self, round_: int, server: Any, store: StateStore, wrap: Callable[[Engine], Engine]
     ) -> Any:
-        """The server's state after a round that is made again from the state before it.
+        """Repeats a round from the server's state before it; the run itself is not changed.
 
-        Clients remember what is in `store`, and `wrap` may listen; the run itself stays as it is.
+        Args:
+            round_: The round to repeat.
+            server: The state of the server before the round.
+            store: The states of the clients before the round.
+            wrap: Wraps the engine, for example to record calls and replies.
+
+        Returns:
+            The state of the server after the round; the given one if no client replied.
         """
         self.federation.compute.apply()
         with ExitStack() as stack:
@@ -176,7 +225,7 @@ class Run:
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.observer.failed)
 
     def _protected(self, engine: Engine) -> Engine:
-        """The engine with the server's halves of all protections around it."""
+        """The engine, wrapped by the server halves of all protections."""
         setting = Setting(self.federation, self.algorithm, self.observer.failed)
         for protection in self.federation.protections:
             engine = protection.server(engine, setting)
@@ -228,5 +277,5 @@ class Run:
 
 
 def _peak_memory() -> float:
-    """The largest resident size of this process so far, in MiB (Linux counts in KiB)."""
+    """The largest resident memory of this process so far, in MiB (Linux reports KiB)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

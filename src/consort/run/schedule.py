@@ -1,31 +1,40 @@
-"""How long a run is, and what may go wrong in it, as written in a recipe."""
+"""The schedule of a run, as in the `run` table of a recipe."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.core.bounds import Count, CountOrNone, Probability, Share
+from consort.core.bounds import Fraction, NonNegativeInt, PositiveInt, Probability
 from consort.engines.middleware import ErrorPolicy
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a run is, who takes part, and what happens when something goes wrong."""
+    """The number of rounds, which clients take part, and what happens when a client fails.
+
+    Examples:
+        >>> from consort import Schedule
+        >>> schedule = Schedule(rounds=100, participation=0.1, evaluate_every=10)
+        >>> schedule.rounds
+        100
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    rounds: Count = 10
-    participation: Share = 1.0
-    """Share of the clients in each round."""
-    evaluate_every: CountOrNone = 1
-    """Rounds between evaluations; the last round is always evaluated."""
-    tuning_epochs: CountOrNone = 0
-    """Local epochs after which every evaluation scores the model once more, as `tuned`."""
+    rounds: PositiveInt = 10
+    """The number of rounds."""
+    participation: Fraction = 1.0
+    """The share of the clients that take part in each round."""
+    evaluate_every: NonNegativeInt = 1
+    """Rounds from one evaluation to the next; 0 evaluates only after the last round."""
+    tuning_epochs: NonNegativeInt = 0
+    """Epochs of local fine-tuning after which evaluations score the model again, as `tuned`."""
     dropout: Probability = 0.0
-    """Probability that a client is not reached in a round (injected on purpose)."""
+    """Simulated: the probability that a client cannot be reached in a round."""
     stragglers: Probability = 0.0
-    """Probability that a client answers too late to count (injected on purpose)."""
+    """Simulated: the probability that a client replies too late in a round."""
     on_error: ErrorPolicy = "stop"
-    """What an error of a client means: `stop`, `skip` the client, or `retry`."""
-    retries: CountOrNone = 2
+    """What happens when a client fails: `stop` the run, `skip` the client, or `retry`."""
+    retries: NonNegativeInt = 2
+    """How often `retry` repeats a call before the run stops."""

@@ -57,23 +57,44 @@ class Classification:
 
     Raises:
         ValueError: If there are fewer than two classes.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Classification
+        >>> task = Classification(3)
+        >>> output = task.head(8)(torch.zeros(5, 8))
+        >>> output.shape
+        torch.Size([5, 3])
+        >>> task.loss(torch.zeros(1, 3), torch.tensor([2]))
+        tensor(1.0986)
     """
 
     classes: int
     """The number of classes; labels are 0, 1, …"""
     metric: str = "accuracy"
+    """The metric that represents the task."""
     higher_is_better: bool = True
+    """Whether a larger value of `metric` is better."""
 
     def __post_init__(self) -> None:
         if self.classes < 2:
             raise ValueError(f"classification needs at least two classes, found {self.classes}")
 
     def head(self, features: int) -> nn.Module:
-        """A linear layer from `features` inputs to one logit per class."""
+        """Builds a linear layer with one logit per class.
+
+        Args:
+            features: The number of features that it receives.
+        """
         return nn.Linear(features, self.classes)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """The mean cross entropy of the logits `output` for the labels `target`."""
+        """The mean cross entropy of a batch.
+
+        Args:
+            output: Logits, examples x classes.
+            target: The label of each example.
+        """
         return F.cross_entropy(output, target)
 
     def meter(self) -> Meter:

@@ -8,7 +8,16 @@ from torch import Tensor, nn
 
 
 class Meter(Protocol):
-    """Accumulates batches of outputs and targets and computes metrics from them."""
+    """Accumulates batches of outputs and targets and computes metrics from them.
+
+    Examples:
+        >>> import torch
+        >>> from consort import Classification, Meter
+        >>> meter: Meter = Classification(2).meter()
+        >>> meter.update(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0]))
+        >>> meter.compute()["accuracy"]
+        0.5
+    """
 
     def update(self, output: Tensor, target: Tensor) -> None:
         """Adds a batch.
@@ -39,15 +48,21 @@ class Calibrated(Meter, Protocol):
 
 @runtime_checkable
 class Task(Protocol):
-    """A task that a client learns.
+    """A task that a client learns: the protocol of all tasks.
 
-    `metric` names the metric that represents the task in tables and in the choice of the best
-    round; `higher_is_better` says which direction is better.
+    Examples:
+        A task of your own needs no base class.
+
+        >>> from consort import Classification, Task
+        >>> isinstance(Classification(10), Task)
+        True
+        >>> Classification(10).metric
+        'accuracy'
     """
 
     @property
     def metric(self) -> str:
-        """The name of the metric that represents this task."""
+        """The metric that represents the task in tables and in the choice of the best round."""
         ...
 
     @property

@@ -1,1 +1,1 @@
-"""What happens on a client: its data and model during one call, local training, scoring."""
+"""Training and evaluation on one client: its data and model, local training, scoring."""

@@ -1,8 +1,8 @@
-"""Training examples made ready before every local training: balanced, and varied at random.
+"""Balancing and augmentation of training examples, done anew before every local training.
 
-Plug-ins bring both by name, and tasks name those that suit them: a class of tasks with
-`augmentation = "mine"` is augmented by what a plug-in's `augmentations` call "mine", and one with
-`balancing = "mine"` is balanced by what its `balancings` call so.
+Plug-ins provide both under names, and tasks name the ones that suit them: a task class with
+`augmentation = "mine"` uses the entry "mine" in a plug-in's `augmentations`, and one with
+`balancing = "mine"` the entry "mine" in its `balancings`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from consort.errors import UsageError
 from consort.tasks import Task
 
 Repeat = Literal["smaller", "larger", "any"]
+"""Which examples a balancing repeats: see `Balancing`."""
 
 
 class Augmentation(Protocol):
-    """Varies examples at random."""
+    """Changes examples at random."""
 
     def __call__(
         self, examples: Examples, tasks: Mapping[str, Task], generator: Generator
     ) -> Examples:
-        """Called anew before every local training.
+        """Augments examples; called anew before every local training.
 
         Args:
             examples: A client's training examples, which must not be changed in place.
-            tasks: The client's tasks, to vary targets along with inputs.
-            generator: The client's randomness; nothing else may be drawn from.
+            tasks: The client's tasks, to change targets along with inputs.
+            generator: The client's generator, the only permitted source of randomness.
 
         Returns:
             As many examples, in the same order.
@@ -40,7 +41,7 @@ class Augmentation(Protocol):
 
 
 class Balancing(Protocol):
-    """Repeats examples until kinds that matter to the tasks are equally frequent."""
+    """Repeats examples until the classes that matter to the tasks are equally frequent."""
 
     def __call__(
         self,
@@ -49,55 +50,71 @@ class Balancing(Protocol):
         generator: Generator,
         repeat: Repeat,
     ) -> Examples:
-        """Called anew before every local training, before the examples are varied.
+        """Balances examples; called anew before every local training, before augmentation.
 
         Args:
             examples: A client's training examples.
             tasks: The client's tasks.
-            generator: The client's randomness; nothing else may be drawn from.
-            repeat: Which examples are repeated: those of the smaller kind, or, to see what
-                balance and not mere number is worth, as many of the larger kind or of any.
+            generator: The client's generator, the only permitted source of randomness.
+            repeat: Which examples are repeated: those of the smaller class. `larger` and `any`
+                repeat as many examples without balancing: controls that separate the effect of
+                balance from that of number.
+
+        Returns:
+            The examples, followed by the repeated ones.
         """
         ...
 
 
 def augmentation_of(tasks: Mapping[str, Task], chosen: bool | str) -> Augmentation:
-    """The augmentation that `local.augment` asks for.
+    """Finds the augmentation that `local.augment` asks for.
 
     Args:
         tasks: The tasks of a client.
-        chosen: A name, or true for the tasks' own.
+        chosen: The name of an augmentation, or true for the one that the tasks name.
+
+    Returns:
+        The augmentation.
 
     Raises:
-        UsageError: There is none of that name, or the tasks name none or several.
+        UsageError: If there is no augmentation of that name, or the tasks name none or several.
     """
-    name = chosen if isinstance(chosen, str) else _own(tasks, "augmentation")
+    name = chosen if isinstance(chosen, str) else _named_by(tasks, "augmentation")
     if name is None:
         known = ", ".join(entries("augmentations"))
         raise UsageError(
-            f"local.augment: the tasks {', '.join(tasks)} name no augmentation, or several: name "
-            f"one here ({known}), or remove it"
+            f"local.augment: the tasks {', '.join(tasks)} name no augmentation, or several: set "
+            f"local.augment to one of {known}, or remove it"
         )
     found: Augmentation = find("augmentations", name)
     if not callable(found):
-        raise UsageError(f"local.augment: {name} is not a function that varies examples")
+        raise UsageError(f"local.augment: {name} is not a function that augments examples")
     return found
 
 
 def balancing_of(tasks: Mapping[str, Task]) -> Balancing:
-    """The balancing that the tasks of a client name, for `local.balance`.
+    """Finds the balancing that the tasks name, for `local.balance`.
+
+    Args:
+        tasks: The tasks of a client.
+
+    Returns:
+        The balancing.
 
     Raises:
-        UsageError: They name none, or several.
+        UsageError: If the tasks name no balancing, or several.
     """
-    name = _own(tasks, "balancing")
+    name = _named_by(tasks, "balancing")
     if name is None:
-        raise UsageError(f"local.balance: the tasks {', '.join(tasks)} name no way: remove it")
+        raise UsageError(
+            f"local.balance: the tasks {', '.join(tasks)} name no balancing, or several: remove "
+            "local.balance"
+        )
     found: Balancing = find("balancings", name)
     return found
 
 
-def _own(tasks: Mapping[str, Task], attribute: str) -> Any:
-    """What the tasks name, if they name one; those that name none go along."""
+def _named_by(tasks: Mapping[str, Task], attribute: str) -> Any:
+    """The name in an attribute of the tasks, if all tasks that have one agree; else None."""
     names = {getattr(task, attribute, None) for task in tasks.values()} - {None}
     return names.pop() if len(names) == 1 else None

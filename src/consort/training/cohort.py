@@ -1,8 +1,8 @@
 """Many clients with tiny models, trained in one batched step.
 
-A cohort stands in for a client in methods marked `@batchable`: all its tensors have a leading
-dimension that runs over the clients. Results agree with one client after the other to about
-1e-6, not bit for bit, so a recipe has to ask for it (`compute.cohort_step`).
+A cohort takes the place of a client in methods marked `@batchable`: all its tensors have a leading
+dimension that runs over the clients. Results agree with those of one client after the other to
+about 1e-6, but not bit for bit, so a recipe has to ask for it (`compute.cohort_step`).
 """
 
 from __future__ import annotations
@@ -22,40 +22,61 @@ from consort.errors import Failure
 from consort.models.multitask import MultiTaskModel
 from consort.tasks import Task
 
-SIZE = 128  # clients per step; the same on every engine, so that bits are
+SIZE = 128  # clients per step: the same on every engine, so that results are the same
 
 
 class StackedModel:
-    """The parameters of one model per client, in one tensor per name."""
+    """The parameters of one model per client, stacked in one tensor per name.
+
+    Args:
+        module: The model that computes.
+        initial: The initial parameters, the same for every client.
+        clients: The number of clients.
+    """
 
     def __init__(self, module: MultiTaskModel, initial: Params, clients: int) -> None:
         self.module = module
         self._stacked = {name: _repeated(t, clients).clone() for name, t in initial.items()}
 
     def slots(self) -> dict[str, Tensor]:
-        """The live tensors, each with the clients in front."""
+        """The tensors themselves, not copies, with the clients as first dimension."""
         return self._stacked
 
 
 @dataclass
 class Cohort:
-    """Stands in for a client; what differs between clients is stacked, or an `Each`."""
+    """Several clients in the place of one; what differs between them is stacked, or an `Each`."""
 
     ids: tuple[str, ...]
+    """The names of the clients."""
     model: StackedModel
+    """The models of all clients."""
     tasks: dict[str, Task]
+    """The tasks, which all clients have in common."""
     train: Examples
+    """The training examples, with the clients as first dimension."""
     generators: Sequence[Generator]
+    """The source of randomness of each client."""
     round: int
+    """The current round, counted from 1."""
     rounds: int
+    """The number of rounds of the run."""
 
     @property
     def examples(self) -> Each:
-        """How many examples each client trains on: equally many."""
+        """The number of training examples of each client, which is the same for all."""
         return Each(dict.fromkeys(self.ids, self.train.inputs.shape[1]))
 
     def batches(self, size: int, epochs: int) -> Iterator[Examples]:
-        """The batches each client would see on its own, stacked."""
+        """Draws the batches that each client would draw by itself, stacked.
+
+        Args:
+            size: The number of examples in a batch.
+            epochs: The number of passes over the examples.
+
+        Yields:
+            One batch of every client at a time.
+        """
         clients = torch.arange(len(self.ids))[:, None]
         examples = self.train.inputs.shape[1]
         for _ in range(epochs):
@@ -70,7 +91,16 @@ class Cohort:
     def gradients(
         self, batch: Examples, weights: Mapping[str, float]
     ) -> tuple[dict[str, Tensor], Tensor]:
-        """Every client's gradient of its weighted loss, and that loss."""
+        """Computes every client's loss and its gradient.
+
+        Args:
+            batch: One batch of every client.
+            weights: The weight of each task's loss; 1 for a task that is not listed.
+
+        Returns:
+            The gradients by name of the parameter, and the losses, all with the clients as first
+            dimension.
+        """
 
         def loss(params: dict[str, Tensor], inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
             outputs = functional_call(self.model.module, params, (inputs, self.tasks))
@@ -86,18 +116,36 @@ class Cohort:
 
 
 def can_be_stacked(model: nn.Module) -> bool:
-    """Whether all of a model's behaviour is in its parameters: no statistics, no dropout."""
+    """Whether `model` can be in a cohort: it has neither BatchNorm statistics nor dropout."""
     forbidden = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
     return not any(isinstance(module, forbidden) for module in model.modules())
 
 
 def stack_payloads(payloads: Sequence[Payload]) -> Payload:
-    """One payload for the cohort: parameters get the clients in front, the rest must be equal."""
+    """Combines the payloads of several clients into one for their cohort.
+
+    Args:
+        payloads: One payload per client.
+
+    Returns:
+        A payload in which parameters have the clients as first dimension.
+
+    Raises:
+        Failure: If other values than parameters differ between clients.
+    """
     return {key: _stacked([payload[key] for payload in payloads]) for key in payloads[0]}
 
 
 def split_content(content: Payload, ids: Sequence[str]) -> list[Payload]:
-    """One answer per client from the cohort's."""
+    """Splits the answer of a cohort into the answers of its clients.
+
+    Args:
+        content: The answer of the cohort.
+        ids: The names of the clients.
+
+    Returns:
+        One answer per client, in the same order.
+    """
     columns = {key: _split(value, ids) for key, value in content.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -106,7 +154,10 @@ def _stacked(values: Sequence[Any]) -> Any:
     first = values[0]
     if not isinstance(first, Params):
         if any(value is not first and value != first for value in values):
-            raise Failure("a cohort cannot be sent plain values that differ")
+            raise Failure(
+                "clients of a cohort were sent different values that are not parameters: set "
+                "compute.cohort_step = false"
+            )
         return first
     if all(value is first for value in values):
         return Params({name: _repeated(t, len(values)) for name, t in first.items()})

@@ -1,4 +1,4 @@
-"""Settings of the arithmetic: what can change bits is here, and so in the recipe."""
+"""Settings of the computation: whatever can change the numbers of a run is in its recipe."""
 
 from __future__ import annotations
 
@@ -8,35 +8,40 @@ from dataclasses import dataclass
 
 import torch
 
-from consort.core.bounds import Count
+from consort.core.bounds import PositiveInt
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 @dataclass(frozen=True)
 class Compute:
-    """How numbers are computed. The same settings give the same bits on every engine."""
+    """How numbers are computed; the same settings give the same bits on every engine.
 
-    threads: Count = 1
+    Examples:
+        >>> from consort import Compute
+        >>> Compute(threads=2).channels_last
+        True
+    """
+
+    threads: PositiveInt = 1
     """Threads per client; more than one is slower for small models."""
     channels_last: bool = True
-    """Store images and convolutions with the channel innermost: faster on CPUs."""
+    """Whether images and convolutions are stored with channels last, which is faster on CPUs."""
     cohort_step: bool = False
-    """Train all clients of a cohort in one batched step; for tiny models, exact to about 1e-6."""
-
+    """Whether clients with tiny models are trained in one batched step, exact to about 1e-6."""
     count_flops: bool = False
-    """Count the operations of every client's calls, which makes them slower."""
+    """Whether the operations of every client's calls are counted, which makes them slower."""
 
     def apply(self) -> None:
-        """Sets this process up."""
+        """Applies the settings to this process."""
         torch.set_num_threads(self.threads)
         keep_freed_pages()
 
 
 def keep_freed_pages() -> None:
-    """Tells glibc to reuse freed memory instead of returning it and faulting it in each step.
+    """Makes glibc keep freed memory for reuse, which saves page faults in every training step.
 
-    It changes no number. Where there is no glibc, nothing happens.
+    Numbers are not affected. Without glibc, nothing happens.
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""What two models of the same tasks learn from each other."""
+"""Knowledge distillation between two models of the same tasks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from consort.training.optimizers import clip_by_norm
 
 
 def divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """How far a teacher's probabilities are from the student's: KL(teacher, student), a mean.
+    """The mean Kullback-Leibler divergence KL(teacher || student) of the predicted classes.
 
-    Outputs are logits of classes, or one logit per example, which stands against zero.
-    The teacher learns nothing from it.
+    Args:
+        student: The student's logits: one per class, or a single one per example for two classes.
+        teacher: The teacher's logits, through which no gradient flows.
+
+    Returns:
+        The mean over the examples.
     """
     if student.ndim == 1:
         student, teacher = (F.pad(logit[:, None], (0, 1)) for logit in (student, teacher))
@@ -26,7 +30,15 @@ def divergence(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def clip_apart(limit: float, *roles: str) -> Adjust:
-    """Limits the length of the gradient of each of these roles, and of all the rest, by itself."""
+    """Clips the gradients of several parts of a model separately.
+
+    Args:
+        limit: The largest norm of each part's gradient.
+        *roles: The roles that make up a part each; all other parameters are one further part.
+
+    Returns:
+        A function for `LocalTraining.run(adjust=...)`.
+    """
 
     def adjust(names: Sequence[str], _: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Tensor]:
         clipped = list(grads)

@@ -1,4 +1,4 @@
-"""What plug-ins measure about models besides the metrics of their tasks."""
+"""Evaluations that plug-ins provide besides the metrics of the tasks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class EvaluationExtra(Protocol):
 
     @property
     def tasks(self) -> Mapping[str, Mapping[str, Any]]:
-        """What it adds, as if these were tasks: `metric` and `higher_is_better` of each."""
+        """The additional entries among the tasks, with `metric` and `higher_is_better` of each."""
         ...
 
     def prepare(self) -> None:
-        """Imports what is slow, once, before an engine starts its processes."""
+        """Imports slow packages once, before an engine starts its processes."""
         ...
 
     def added_to(
@@ -30,52 +30,63 @@ class EvaluationExtra(Protocol):
         """Adds its metrics to a client's scores.
 
         Args:
-            scores: The scores so far, by task and split.
-            model: The model that is scored.
+            scores: The scores so far, by split and task.
+            model: The model that is evaluated.
             data: The client's data.
-            client: The client's name, for randomness of its own.
+            client: The client's name, from which randomness can be derived.
             last: Whether this is the last round.
 
         Returns:
-            The scores with more entries.
+            The scores with the additional entries.
         """
         ...
 
 
 class Examinee(NamedTuple):
-    """A client as an evaluation sees it before the run."""
+    """What an evaluation knows about a client before the run."""
 
     tasks: Mapping[str, Task]
+    """The client's tasks, by name."""
     dataset: Dataset
-    """The data set that it has a share of."""
+    """The data set of which the client has a share."""
 
 
 Load = Callable[[Mapping[str, Any], int], Dataset]
-"""Loads the data set that a table of a recipe describes, with a seed where it is generated."""
+"""Loads the data set that a table of a recipe describes; the seed is for generated data sets."""
 
 
 class Evaluation(Protocol):
-    """What a recipe asks for; plug-ins bring such classes in their `evaluations`.
+    """An evaluation that a recipe asks for; plug-ins list such classes in their `evaluations`.
 
-    A frozen dataclass, whose fields are the options in the recipe and are checked by their types.
+    It is a frozen dataclass. Its fields are the options in the recipe and are checked by type.
     """
 
     def kept(self, dataset: Dataset) -> Dataset:
-        """What clients get of the recipe's data: all, unless some are held out for evaluation."""
+        """The part of the recipe's data that is distributed among the clients.
+
+        Args:
+            dataset: All data of the recipe.
+
+        Returns:
+            The data set without what is held out for this evaluation.
+        """
         ...
 
     def extra(
         self, clients: Mapping[str, Examinee], load: Load, data: Mapping[str, Any], seed: int
     ) -> EvaluationExtra:
-        """What measures, made once per run.
+        """Prepares the evaluation, once per run.
 
         Args:
-            clients: Everybody who will be evaluated.
+            clients: All clients that will be evaluated, by name.
             load: Loads further data sets.
-            data: The recipe's table of its own data.
-            seed: That of the run.
+            data: The table `data` of the recipe.
+            seed: The seed of the run.
+
+        Returns:
+            What is measured in every evaluation of the run.
 
         Raises:
-            UsageError: The clients or the data do not fit.
+            UsageError: If the clients or the data are not suitable.
         """
         ...

@@ -1,4 +1,4 @@
-"""Counts what a client computes."""
+"""Counts floating-point operations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import torch
 
 
 class FlopCounter:
-    """Counts the operations of matrix products, convolutions and attention while it is entered.
+    """Counts the operations of matrix products, convolutions and attention in a `with` block.
 
-    A multiplication and the addition after it are two. If it is not active, nothing is counted
-    and nothing costs time.
+    A multiplication followed by an addition counts as two operations.
+
+    Args:
+        active: Whether anything is counted; if not, the counter costs no time.
     """
 
     def __init__(self, active: bool) -> None:
@@ -29,12 +31,12 @@ class FlopCounter:
 
     @property
     def flops(self) -> int:
-        """What was counted so far."""
+        """The number of operations so far."""
         return int(self._mode.get_total_flops()) if self._mode else 0
 
 
 def _counting() -> Any:
-    """Torch's counter, which knows attention on GPUs alone and is told about CPUs."""
+    """PyTorch's counter, extended by attention on CPUs, which it does not count by itself."""
     known: Any = import_module("torch.utils.flop_counter")
     forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward

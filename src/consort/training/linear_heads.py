@@ -1,4 +1,4 @@
-"""Heads that a server can run and train by itself: linear layers with ReLU between them."""
+"""Heads that a server can run and train: linear layers with ReLU between them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,39 @@ _DIMENSIONS = {"weight": 2, "bias": 1}
 
 
 def linear_heads(roster: Roster, algorithm: str) -> Params:
-    """The common initial heads, if they are made of linear layers only."""
+    """The common initial heads of all clients, for a server that runs them.
+
+    Args:
+        roster: The clients and their models.
+        algorithm: The name of the algorithm, for the error message.
+
+    Returns:
+        The parameters of the heads.
+
+    Raises:
+        UsageError: If a head has other layers than linear ones.
+    """
     heads = roster.shared("heads", "decoders")
     for name, tensor in heads.items():
         part = name.rpartition(".")[-1]
         if not name.startswith("heads.") or _DIMENSIONS.get(part) != tensor.ndim:
             raise UsageError(
-                f"{algorithm} runs heads of linear layers on the server, but {name!r} is no part "
-                "of such a head: choose an algorithm such as lg_fedavg"
+                f"{algorithm} needs heads of linear layers, which the server runs, but {name!r} "
+                "belongs to another layer: choose an algorithm such as lg_fedavg"
             )
     return heads
 
 
 def head_output(head: Params, features: Tensor) -> Tensor:
-    """What a head of linear layers, with ReLU between them, makes of features."""
+    """Applies a head of linear layers with ReLU between them.
+
+    Args:
+        head: The parameters of the head, from the first layer to the last.
+        features: One row of features per example.
+
+    Returns:
+        One row of outputs per example.
+    """
     output = features
     for number, name in enumerate(name for name in head if name.endswith("weight")):
         bias = head.get(f"{name.removesuffix('weight')}bias")
@@ -35,7 +54,15 @@ def head_output(head: Params, features: Tensor) -> Tensor:
 
 
 def class_loss(output: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy; a single output is the logit of class 1 against class 0."""
+    """The mean cross entropy.
+
+    Args:
+        output: One row of logits per example; a single one is that of class 1 against class 0.
+        labels: The class of each example.
+
+    Returns:
+        The mean over the examples.
+    """
     if output.shape[1] == 1:
         return F.binary_cross_entropy_with_logits(output[:, 0], labels.to(output.dtype))
     return F.cross_entropy(output, labels)

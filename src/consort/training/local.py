@@ -1,4 +1,4 @@
-"""What a client does between receiving and answering: steps on its own data."""
+"""Local training: mini-batch steps on a client's own data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator, Tensor
 
-from consort.core.bounds import Count, CountOrNone, NotNegative, Positive, Probability
+from consort.core.bounds import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Probability,
+)
 from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.errors import Failure
@@ -32,47 +38,65 @@ from consort.training.objectives import (
 from consort.training.optimizers import clip_by_norm, make_optimizer
 from consort.training.scoring import BATCH, recompute_statistics
 
-_GATHERED = 1 << 18  # numbers that are shuffled at a time, if more than an epoch is that small
+_GATHERED = 1 << 18  # small data sets are shuffled for several epochs at once, up to this size
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What happened during local training."""
+    """The result of local training."""
 
     loss: float
+    """The mean loss over all steps."""
     steps: int
+    """The number of steps."""
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Mini-batch training on one client's data; every call starts with a new optimiser."""
+    """Mini-batch training on one client's data; every call starts with a new optimiser.
+
+    Examples:
+        >>> from consort import LocalTraining
+        >>> local = LocalTraining(epochs=5, lr=0.1, schedule="exponential", decay=0.5)
+        >>> [local.rate(round, rounds=3) for round in (1, 2, 3)]
+        [0.1, 0.05, 0.025]
+    """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    epochs: Count = 1
-    steps: Count | None = None
-    """If given, so many steps in all, in place of `epochs`."""
-    batch: Count = 32
+    epochs: PositiveInt = 1
+    """The number of passes over the training examples."""
+    steps: PositiveInt | None = None
+    """The number of steps in all, in the place of `epochs`."""
+    batch: PositiveInt = 32
+    """The number of examples in a batch."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    lr: NotNegative = 0.01
+    """The optimiser."""
+    lr: NonNegativeFloat = 0.01
+    """The learning rate."""
     momentum: Probability = 0.0
-    weight_decay: NotNegative = 0.0
-    clip: Positive | None = None
-    """Largest norm of a step's gradient."""
+    """The momentum of SGD."""
+    weight_decay: NonNegativeFloat = 0.0
+    """The weight decay."""
+    clip: PositiveFloat | None = None
+    """The largest norm of a step's gradient."""
     schedule: Literal["constant", "cosine", "exponential"] = "constant"
-    warmup: CountOrNone = 0
-    """Rounds over which the rate grows from nearly nothing."""
-    decay: Positive = 0.99
-    """Factor per round of the exponential schedule."""
+    """How the learning rate changes over the rounds."""
+    warmup: NonNegativeInt = 0
+    """The number of rounds over which the learning rate grows linearly."""
+    decay: PositiveFloat = 0.99
+    """The factor per round of the exponential schedule."""
     task_weights: dict[str, float] = field(default_factory=dict)
-    """Weight of a task's loss in the sum, 1 unless given."""
+    """The weight of each task's loss in the sum; 1 for a task that is not listed."""
     balance: bool = False
-    """Repeats examples until they are balanced in the way that the tasks name."""
+    """Whether examples are repeated until they are balanced, by the balancing that the tasks
+    name."""
     repeat: Repeat = "smaller"
-    """What `balance` repeats: the smaller kind; the others make as many, and no balance."""
+    """Which examples `balance` repeats: those of the smaller class, or, as a control that does not
+    balance, as many of the larger class or of any."""
     augment: bool | str = False
-    """Varies each example at random, anew in every call, by the augmentation that the tasks name,
-    or by another one that is named here."""
+    """Whether examples are augmented, by the augmentation that the tasks name; or the name of
+    another augmentation."""
 
     def __post_init__(self) -> None:
         if isinstance(self.augment, str):
@@ -88,13 +112,30 @@ class LocalTraining:
         only: Sequence[str] = (),
         examples: Examples | None = None,
     ) -> Trained:
-        """Trains the client's model in place; `only` names the roles that move.
+        """Trains the client's model in place.
 
-        `examples` take the place of the client's training data, just as they are.
+        Args:
+            client: The client, or a cohort of clients.
+            objective: Computes the losses of a batch; by default those of the tasks.
+            gradients: Computes gradients from losses; by default those of the sum of the losses.
+            adjust: Changes the gradients before each step.
+            only: The roles that are trained; by default all.
+            examples: Examples in the place of the client's training data, neither balanced nor
+                augmented.
+
+        Returns:
+            The mean loss and the number of steps.
+
+        Raises:
+            Failure: If the loss is not finite, or a cohort is not to be trained in the default way.
+            UsageError: If the model has no parameters with the roles in `only`.
         """
         if isinstance(client, Cohort):
             if only or objective is not task_losses or gradients is not gradients_of_sum:
-                raise Failure("a cohort has the ordinary objective and moves as a whole")
+                raise Failure(
+                    "a cohort trains whole models with the default objective: set "
+                    "compute.cohort_step = false"
+                )
             return self._run_cohort(client, adjust)
         optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
         rate = self.rate(client.round, client.rounds)
@@ -145,7 +186,7 @@ class LocalTraining:
         return step
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
-        """The same steps for all clients of a cohort at once."""
+        """Takes the same steps for all clients of a cohort at once."""
         optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
         rate = self.rate(cohort.round, cohort.rounds)
         names, params = list(cohort.model.slots()), list(cohort.model.slots().values())
@@ -162,7 +203,16 @@ class LocalTraining:
 
     @torch.inference_mode()
     def loss(self, client: Client, examples: Examples, objective: Objective = task_losses) -> float:
-        """The mean loss per example of the model as it is tested; infinite if it is no number."""
+        """The mean loss per example of the client's model in evaluation mode.
+
+        Args:
+            client: The client.
+            examples: The examples to evaluate on.
+            objective: Computes the losses of a batch; by default those of the tasks.
+
+        Returns:
+            The loss; infinity if it is not finite.
+        """
         if client.model.batchnorm == "recompute":
             recompute_statistics(client.model, client.data.train)
         client.model.eval()
@@ -173,7 +223,16 @@ class LocalTraining:
         return total / max(len(examples), 1) if math.isfinite(total) else math.inf
 
     def choose(self, client: Client, models: Sequence[Params], examples: Examples) -> int:
-        """Loads the model with the smallest loss, the first of several such, and says which."""
+        """Loads the parameters with the smallest loss into the client's model.
+
+        Args:
+            client: The client.
+            models: The parameters to choose from.
+            examples: The examples on which the loss is computed.
+
+        Returns:
+            The position of the chosen parameters; the first one of equally good ones.
+        """
         losses = []
         for model in models:
             model.load_into(client.model)
@@ -184,11 +243,11 @@ class LocalTraining:
 
     @property
     def fits_cohorts(self) -> bool:
-        """Whether a cohort can take these steps: so many epochs, nothing done per client."""
+        """Whether a cohort can train with these settings: whole epochs, nothing done per client."""
         return self.steps is None and self.clip is None and not (self.balance or self.augment)
 
     def prepared(self, client: Client) -> Examples:
-        """The client's training data, with what is to be done to them before every training."""
+        """The training data of `client`, balanced and augmented as the settings say."""
         examples, tasks, generator = client.data.train, client.tasks, client.generator
         if self.balance:
             examples = balancing_of(tasks)(examples, tasks, generator, self.repeat)
@@ -199,8 +258,11 @@ class LocalTraining:
     def check(self, tasks: Mapping[str, Task]) -> None:
         """Refuses options that do not fit together or that these tasks do not know.
 
+        Args:
+            tasks: The tasks of a client.
+
         Raises:
-            UsageError: Training with these options would fail.
+            UsageError: If training with these options would fail.
         """
         make_optimizer(self.optimizer, self.momentum, self.weight_decay)
         if self.balance:
@@ -209,13 +271,24 @@ class LocalTraining:
             augmentation_of(tasks, self.augment)
 
     def weighted(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Every loss times its task's weight."""
+        """The `losses` by task, each multiplied by the task's weight."""
         if not self.task_weights:
             return losses
         return {name: loss * self.task_weights.get(name, 1.0) for name, loss in losses.items()}
 
     def checked(self, loss: float, round: int) -> float:
-        """The loss, unless it is no number: that ends the training."""
+        """Checks that the training loss is finite.
+
+        Args:
+            loss: The loss.
+            round: The current round, for the error message.
+
+        Returns:
+            The loss.
+
+        Raises:
+            Failure: If the loss is not finite.
+        """
         if not math.isfinite(loss):
             raise Failure(
                 f"the training loss became {loss} in round {round}: lower the learning rate "
@@ -224,7 +297,15 @@ class LocalTraining:
         return loss
 
     def batches(self, examples: Examples, generator: Generator) -> Iterator[Examples]:
-        """Shuffled batches for all epochs (or steps); one gather for several epochs, then views."""
+        """Draws shuffled batches for all epochs or steps.
+
+        Args:
+            examples: The examples to draw from.
+            generator: The source of randomness.
+
+        Yields:
+            One batch at a time; the last one of an epoch may be smaller.
+        """
         count = len(examples)
         per_epoch = -(-count // self.batch)
         left = self.steps if self.steps is not None else self.epochs * per_epoch
@@ -238,11 +319,11 @@ class LocalTraining:
             left -= per_epoch * epochs
 
     def tuning(self, epochs: int) -> LocalTraining:
-        """The same for so many epochs, at the full rate: schedules have used it up in the end."""
+        """The same settings for `epochs` of fine-tuning, at the full, constant learning rate."""
         return replace(self, epochs=epochs, steps=None, schedule="constant", warmup=0)
 
     def rate(self, round: int, rounds: int) -> float:
-        """The learning rate in a round (rounds count from 1)."""
+        """The learning rate in the given `round` of all `rounds`, counted from 1."""
         if round <= self.warmup:
             return self.lr * round / (self.warmup + 1)
         passed = round - 1 - self.warmup

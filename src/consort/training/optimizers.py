@@ -1,7 +1,7 @@
 """SGD, Adam and AdamW on lists of tensors.
 
-The first use of `torch.optim` takes seconds, because it imports a compiler. Here every
-update is elementwise, so tensors may have a leading dimension that runs over clients.
+The first use of `torch.optim` takes seconds, because it imports a compiler. Here every update is
+elementwise, so tensors may have a leading dimension that runs over clients.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from torch import Tensor
 from consort.errors import UsageError
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
+"""The names of the optimisers in recipes."""
 
 
 class Optimizer(Protocol):
-    """Moves parameters against their gradients.
+    """Updates parameters by their gradients.
 
-    State such as momentum belongs to positions in the list: give the same parameters in the
-    same order at every step.
+    State such as momentum belongs to positions in the list: every step must be given the same
+    parameters in the same order.
     """
 
     def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
-        """Updates the parameters in place; the gradients are left as they are.
+        """Updates the parameters in place.
 
-        The parameters must be detached: updates are not something to differentiate.
+        Args:
+            params: The parameters, detached from the graph of autograd.
+            grads: Their gradients, which are not changed.
+            lr: The learning rate.
         """
         ...
 
@@ -38,8 +42,11 @@ class Sgd:
     """Gradient descent, optionally with (heavy-ball) momentum and L2 weight decay."""
 
     momentum: float = 0.0
+    """The factor of the velocity per step."""
     weight_decay: float = 0.0
+    """The weight of the L2 penalty."""
     velocity: list[Tensor] = field(default_factory=list)
+    """The momentum of each parameter, empty before the first step."""
 
     def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
         """v ← momentum · v + (g + weight_decay · p); p ← p - lr · v."""
@@ -66,10 +73,15 @@ class Adam:
     """
 
     weight_decay: float = 0.0
+    """The weight decay."""
     decoupled: bool = False
+    """Whether weight decay is applied to the parameters directly, as in AdamW."""
     steps: int = 0
+    """The number of steps so far."""
     first: list[Tensor] = field(default_factory=list)
+    """The running mean m of each gradient."""
     second: list[Tensor] = field(default_factory=list)
+    """The running mean v of each squared gradient."""
 
     def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
         """p ← p - lr · m / (√v + ε), with m and v corrected for their start at zero."""
@@ -94,7 +106,19 @@ class Adam:
 def make_optimizer(
     name: OptimizerName, momentum: float = 0.0, weight_decay: float = 0.0
 ) -> Optimizer:
-    """A new optimiser without state; `momentum` belongs to SGD alone."""
+    """Creates an optimiser.
+
+    Args:
+        name: Which optimiser.
+        momentum: The momentum, for SGD only.
+        weight_decay: The weight decay.
+
+    Returns:
+        An optimiser without state.
+
+    Raises:
+        UsageError: If there is no such optimiser, or it has no momentum.
+    """
     if name not in get_args(OptimizerName):
         raise UsageError(f"there is no optimizer {name!r}: use sgd, adam or adamw")
     if name == "sgd":
@@ -105,9 +129,14 @@ def make_optimizer(
 
 
 def clip_by_norm(grads: Sequence[Tensor], limit: float) -> list[Tensor]:
-    """The gradients scaled to a joint length of at most `limit`.
+    """Scales gradients down if their joint norm exceeds a limit.
 
-    New tensors, because autograd may hand out one tensor as the gradient of two parameters.
+    Args:
+        grads: The gradients.
+        limit: The largest norm of all gradients together.
+
+    Returns:
+        New tensors, because autograd may return one tensor as the gradient of two parameters.
     """
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(grads))))
     return list(torch._foreach_mul(list(grads), (limit / (norm + 1e-6)).clamp(max=1.0)))

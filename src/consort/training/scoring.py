@@ -1,4 +1,4 @@
-"""Measures a model on a client's validation and test examples."""
+"""Evaluates a model on a client's validation and test examples."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ from consort.data.examples import Examples, Splits
 from consort.models.multitask import MultiTaskModel
 from consort.tasks import Calibrated, Meter, Task
 
-BATCH = 200  # larger batches leave the cache and are slower
-_PIXELS = 1 << 19  # of a batch, where outputs are as large as images
+BATCH = 200  # larger batches do not fit in the cache and are slower
+_PIXELS = 1 << 19  # pixels of a batch, where outputs are as large as images
 
 
 def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Payload:
-    """`{split: {"n": examples, "tasks": {task: {metric: value}}}}`; empty splits are left out."""
+    """Evaluates a model on validation and test data, in evaluation mode.
+
+    Args:
+        model: The model; where it is configured so, BatchNorm statistics are recomputed first.
+        tasks: The tasks to evaluate.
+        data: The client's data.
+
+    Returns:
+        `{split: {"n": examples, "tasks": {task: {metric: value}}}}`, without empty splits.
+    """
     if model.batchnorm == "recompute":
         recompute_statistics(model, data.train)
     model.eval()
@@ -40,7 +49,16 @@ def score(model: MultiTaskModel, tasks: Mapping[str, Task], data: Splits) -> Pay
 def measure(
     model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
 ) -> dict[str, dict[str, float]]:
-    """Every metric of every task, in the mode (training or evaluation) the model is in."""
+    """Computes the metrics of all tasks, in the mode that the model is in.
+
+    Args:
+        model: The model.
+        tasks: The tasks to evaluate.
+        examples: The examples to evaluate on.
+
+    Returns:
+        The metrics by task.
+    """
     return {name: meter.compute() for name, meter in metered(model, tasks, examples).items()}
 
 
@@ -48,7 +66,16 @@ def measure(
 def metered(
     model: MultiTaskModel, tasks: Mapping[str, Task], examples: Examples
 ) -> dict[str, Meter]:
-    """A meter for every task that has seen all examples."""
+    """Runs a model on examples and collects its outputs in meters.
+
+    Args:
+        model: The model.
+        tasks: The tasks to evaluate.
+        examples: The examples to evaluate on.
+
+    Returns:
+        One meter per task, updated with all examples.
+    """
     meters = {name: task.meter() for name, task in tasks.items()}
     for batch in examples.batches(batch_size(tasks, examples)):
         outputs = model(batch.inputs, tasks)
@@ -58,7 +85,7 @@ def metered(
 
 
 def batch_size(tasks: Mapping[str, Task], examples: Examples) -> int:
-    """How many examples are scored at a time."""
+    """How many of the `examples` are evaluated at a time: fewer if `tasks` predict every pixel."""
     if not any(getattr(task, "dense", False) for task in tasks.values()):
         return BATCH
     return max(1, min(BATCH, _PIXELS // examples.inputs[0, 0].numel()))
@@ -66,7 +93,12 @@ def batch_size(tasks: Mapping[str, Task], examples: Examples) -> int:
 
 @torch.inference_mode()
 def recompute_statistics(model: nn.Module, examples: Examples) -> None:
-    """Replaces BatchNorm's running statistics by the plain mean over the batches of `examples`."""
+    """Replaces BatchNorm's running statistics by their mean over batches.
+
+    Args:
+        model: The model, which is changed in place.
+        examples: The examples; a batch of one is left out, because it has no variance.
+    """
     layers = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     momenta = [layer.momentum for layer in layers]
     for layer in layers:

@@ -1,4 +1,4 @@
-"""Another way to take the steps of local training, which a protection may ask for."""
+"""The seam for protections that replace the steps of local training."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class StepRule(Protocol):
         names: Sequence[str],
         params: Sequence[Tensor],
     ) -> tuple[Step, Iterator[Examples]]:
-        """The steps of one call of `LocalTraining.run`.
+        """Prepares the steps of one call of `LocalTraining.run`.
 
         Args:
             local: The settings of the training.
             client: The client that trains.
-            objective: From a batch to the losses of the tasks.
-            gradients: From losses to gradients.
-            examples: What takes the place of the client's training data, if anything.
-            names: The parameters that move, by name.
-            params: The same parameters.
+            objective: Computes the losses of a batch.
+            gradients: Computes gradients from losses.
+            examples: Examples in the place of the client's training data, if given.
+            names: The names of the parameters that are trained.
+            params: The parameters that are trained, in the same order.
 
         Returns:
-            A function from a batch to its losses and gradients, and the batches.
+            A function that computes the losses and gradients of a batch, and the batches.
 
         Raises:
-            UsageError: This training cannot be done in this way.
+            UsageError: If this training cannot be done in this way.
         """
         ...

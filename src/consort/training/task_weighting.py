@@ -1,4 +1,4 @@
-"""Steps for several tasks on one encoder, weighted so that none of them pays for another."""
+"""Training steps for several tasks with a common encoder, with weights that balance the tasks."""
 
 from __future__ import annotations
 
@@ -17,34 +17,49 @@ from consort.training.client import Client
 from consort.training.objectives import gradients_of_sum
 
 Weighting = Literal["exact", "features", "level", "equal", "sum"]
+"""How the gradients of tasks are weighted: see `TaskSteps`."""
 TaskLoss = Callable[[Task, Tensor, Tensor], Tensor]
-"""A task's loss of outputs and targets."""
+"""Computes the loss of a task from outputs and targets."""
 
 
 def own_loss(task: Task, output: Tensor, target: Tensor) -> Tensor:
-    """What the task says itself."""
+    """The loss that `task` itself defines, for `output` and `target`."""
     return task.loss(output, target)
 
 
 class TaskSteps:
-    """The hooks of `LocalTraining.run` for steps along a combination of the tasks' gradients.
+    """Training steps along a weighted sum of the tasks' gradients.
 
-    The weights minimise the length of the encoder's gradient (`exact`: one backward pass per
-    task), or of the features' (`features`: one backward pass through the heads per task and one
-    through the encoder), or are all the same (`equal`), or one (`sum`). With `level` every task
-    pulls the features equally hard, all together as hard as their sum would, and heads learn in
-    full. A task without any gradient, such as one whose labels are missing in a batch, has no say.
+    `losses` and `gradients` are the arguments `objective` and `gradients` of `LocalTraining.run`.
+    A task without gradient, such as one whose labels are missing in a batch, has weight 0.
+
+    Args:
+        weighting: The weights of the tasks. `exact` minimises the norm of the encoder's gradient
+            (one backward pass per task), `features` that of the gradient with respect to the
+            features (one backward pass per task through the heads, one through the encoder).
+            `level` scales the tasks' gradients with respect to the features to their mean norm,
+            and leaves the gradients of the heads unchanged. `equal` weights all tasks by one
+            divided by their number, `sum` by 1.
+        loss: Computes the loss of a task; by default the task's own.
     """
 
     def __init__(self, weighting: Weighting = "exact", loss: TaskLoss = own_loss) -> None:
         self.weighting = weighting
         self.loss = loss
         self.weights: list[dict[str, float]] = []
-        """What every task weighed in every step."""
+        """The weights of the tasks in every step."""
         self._features = torch.zeros(0)
 
     def losses(self, client: Client, batch: Examples) -> dict[str, Tensor]:
-        """The loss of each task, from features that are computed once."""
+        """The loss of each task, from features that are computed once.
+
+        Args:
+            client: The client.
+            batch: A batch of its examples.
+
+        Returns:
+            The losses by task.
+        """
         self._features = client.model.encoder(batch.inputs)
         return {
             name: self.loss(task, client.model.output(name, self._features), batch.targets[name])
@@ -54,7 +69,16 @@ class TaskSteps:
     def gradients(
         self, losses: dict[str, Tensor], names: Sequence[str], params: Sequence[Tensor]
     ) -> Sequence[Tensor]:
-        """The weighted sum of the gradients of all tasks."""
+        """The weighted sum of the gradients of all tasks.
+
+        Args:
+            losses: The losses by task, as `losses` returned them last.
+            names: The names of the parameters.
+            params: The parameters.
+
+        Returns:
+            One gradient per parameter.
+        """
         if self.weighting == "exact":
             return self._exact(losses, names, params)
         if self.weighting in ("features", "level"):
@@ -106,19 +130,19 @@ class TaskSteps:
         return dict(zip(gradients, weights.tolist(), strict=True))
 
     def mean_weights(self) -> dict[str, float]:
-        """What every task weighed on average."""
+        """The mean weight of every task over all steps so far."""
         steps = max(len(self.weights), 1)
         tasks = self.weights[0] if self.weights else {}
         return {task: sum(step[task] for step in self.weights) / steps for task in tasks}
 
 
 def _places(names: Sequence[str], *roles: str) -> list[int]:
-    """Where the parameters with one of these roles stand."""
+    """The positions of the parameters with one of these roles."""
     return [i for i, name in enumerate(names) if any(has_role(name, role) for role in roles)]
 
 
 def _level(pulls: dict[str, list[Tensor]]) -> dict[str, float]:
-    """Weights with which all gradients that are not zero have their mean length."""
+    """Weights that scale all gradients that are not zero to their mean norm."""
     lengths = {name: pull.norm().item() for name, (pull,) in pulls.items()}
     moving = [length for length in lengths.values() if length]
     mean = math.fsum(moving) / max(len(moving), 1)
@@ -126,7 +150,7 @@ def _level(pulls: dict[str, list[Tensor]]) -> dict[str, float]:
 
 
 def _combined(found: dict[str, list[Tensor]], weights: dict[str, float]) -> list[Tensor]:
-    """The weighted sum over tasks of what was found for each."""
+    """The weighted sum of the tasks' gradients."""
     total = [torch.zeros_like(grad) for grad in next(iter(found.values()))]
     for name, grads in found.items():
         torch._foreach_add_(total, grads, alpha=weights[name])

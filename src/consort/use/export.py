@@ -11,6 +11,7 @@ from torch import Tensor
 from consort.data.examples import Examples
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure
+from consort.experiment.trained import TrainedModel, trained_model
 from consort.models.combined import Encoders
 from consort.training.scoring import BATCH
 from consort.use.calibration import calibration_scores
@@ -24,7 +25,6 @@ from consort.use.formats import (
     write_model,
 )
 from consort.use.metadata import ModelMetadata
-from consort.use.trained import TrainedModel, trained_model
 
 LARGEST_DIFFERENCE = 1e-4
 

@@ -36,12 +36,15 @@ def test_the_bars_follow_the_run():
         assert bars(screen) == {"fedavg, seed 3": (1, 5), "round 2": (0, 4)}
         observer.round_started(4, 4)
         assert bars(screen) == {"fedavg, seed 3": (3, 5), "round 4": (0, 4)}
+        observer.finished()
     assert bars(screen) == {"fedavg, seed 3": (5, 5)}
 
 
 def test_one_run_after_another():
     with Screen(quiet=False, as_json=False) as screen:
-        screen.watch("fedavg", 0, rounds=2).round_started(1, 1)
+        first = screen.watch("fedavg", 0, rounds=2)
+        first.round_started(1, 1)
+        first.finished()
         screen.watch("ditto", 0, rounds=2).round_started(1, 1)
         assert bars(screen) == {
             "fedavg, seed 0": (2, 2), "ditto, seed 0": (0, 2), "round 1": (0, 1),

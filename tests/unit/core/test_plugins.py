@@ -82,7 +82,7 @@ def test_things_of_the_wrong_kind_are_refused(site):
 def test_two_things_with_one_name_are_refused_with_both_packages(site, model, owners):
     put_package(site, "my-lab", SOURCE)
     put_package(site, "other-lab", f"{IMPORT}plugin = Plugin(models={{{model!r}: 'other:Net'}})")
-    expected = f"{owners} both bring a model '{model}': rename it in one of them, or .* "
+    expected = f"{owners} both bring the model '{model}': rename it in one of them, or .* "
     with pytest.raises(UsageError, match=f"{expected}`pip uninstall other-lab`"):
         find("models", "cnn4")
     assert find("datasets", "my_data") == 3  # only the kind is in doubt

@@ -17,13 +17,12 @@ from tests.unit.cli.command import measured, server_bytes
 from tests.unit.deployment.test_remote import Near, run
 
 from consort.core.plugins import find
-from consort.core.registry import load_object
 from consort.core.validation import adapter
 from consort.deployment.participant import Participant
 from consort.errors import UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run
-from consort.experiment.recipe import PROTECTIONS, Recipe
+from consort.experiment.recipe import Recipe
 from consort.experiment.tables import merged
 from consort.results.result import Result
 from consort.training.local import LocalTraining
@@ -32,6 +31,8 @@ EVALUATION = (
     IMPORT
     + '''
 from dataclasses import dataclass
+
+from consort import Params, Protection
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,22 @@ class Size:
         return scores
 
 
-plugin = Plugin(evaluations={"size": "my_lab:Size"})
+@dataclass(frozen=True)
+class Rounded(Protection):
+    digits: int = 3
+
+    def client(self, handler, setting):
+        def rounded(request):
+            content = handler(request)
+            if "model" in content:
+                model = content["model"].items()
+                content["model"] = Params({n: t.round(decimals=self.digits) for n, t in model})
+            return content
+
+        return rounded
+
+
+plugin = Plugin(evaluations={"size": "my_lab:Size"}, protections={"rounded": "my_lab:Rounded"})
 '''
 )
 BASE: dict[str, Any] = {
@@ -89,6 +105,7 @@ ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "local": {"steps": 3, "optimizer": "adam", "lr": 0.003},
         "compute": {"count_flops": True},
         "evaluations": {"size": {"scale": 3.0}},
+        "protection": {"rounded": {"digits": 2}},
     }),
     "images": (IMAGES, {
         "model": {"name": "resnet", "widths": [4, 4], "depths": [1, 1]},
@@ -166,7 +183,8 @@ def all_keys() -> set[str]:
         return set(keys_of(schema, schema.get("$defs", {}), path))
 
     found = (walk(Recipe) - {"verification", "unseen"}) | walk(find("evaluations", "verification"))
-    tables = {"local": LocalTraining} | {k: load_object(place) for k, place in PROTECTIONS.items()}
+    built_in = ("refuse_imprints", "privacy", "secure", "robust", "attack")
+    tables = {"local": LocalTraining} | {key: find("protections", key) for key in built_in}
     for key, kind in tables.items():
         inside = walk(kind, key)
         found = (found - {key}) | inside if inside != {key} else found

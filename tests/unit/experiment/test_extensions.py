@@ -1,13 +1,15 @@
-"""Recipes use what a package brings: evaluations, and obfuscations."""
+"""Recipes use what a package brings: evaluations, obfuscations and protections."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import torch
 from tests.installed import IMPORT, put_package
 
+from consort.engines.choice import EngineChoice
 from consort.errors import UsageError
 from consort.experiment.allocation import seats_of
 from consort.experiment.assembly import assemble
@@ -21,6 +23,7 @@ SOURCE = (
 from dataclasses import dataclass, replace
 import numpy as np
 import torch
+from consort import Params, Protection
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,29 @@ class Dimmed:
         return inputs * self.factor
 
 
-plugin = Plugin(evaluations={"norm": "my_lab:Norm"}, obfuscations={"dimmed": "my_lab:Dimmed"})
+@dataclass(frozen=True)
+class Rounded(Protection):
+    """Clients send rounded numbers."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+    digits: int = 3
+
+    def client(self, handler, setting):
+        def rounded(request):
+            content = handler(request)
+            if "model" in content:
+                model = content["model"].items()
+                content["model"] = Params({n: t.round(decimals=self.digits) for n, t in model})
+            return content
+
+        return rounded
+
+
+plugin = Plugin(
+    evaluations={"norm": "my_lab:Norm"},
+    obfuscations={"dimmed": "my_lab:Dimmed"},
+    protections={"rounded": "my_lab:Rounded"},
+)
 '''
 )
 
@@ -135,3 +160,31 @@ def test_an_obfuscation_of_a_package_is_used():
         for way in (None, {"name": "dimmed", "factor": 0.25})
     )
     assert torch.equal(dimmed, 0.25 * plain)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_protection_of_a_package_is_at_work(tmp_path, workers):
+    given = recipe(protection={"rounded": {"digits": 1}}, run={"rounds": 1})
+    run = prepare_run(given, "fedavg", 0, tmp_path, engine=EngineChoice(workers=workers))
+    run.go()
+    for tensor in run.server.model.values():  # the mean of two clients with equally many examples
+        assert torch.allclose(tensor * 20, (tensor * 20).round(), atol=1e-4)
+    assert json.loads((tmp_path / "run.json").read_text())["rounded"] == {"digits": 1}
+
+
+def test_an_algorithm_has_its_own_options_of_a_protection():
+    given = recipe(
+        protection={"rounded": {}},
+        algorithms={"fedavg": {}, "fedprox": {"protection": {"rounded": {"digits": 5}}}},
+    )
+    assert [p.digits for name in given.algorithms for p in given.protections(name)] == [3, 5]
+
+
+def test_wrong_protections_are_refused_when_the_recipe_is_read():
+    for table, message in (
+        ({"rounded": {"digit": 1}}, r"unknown key protection\.rounded\.digit: 'digit': did you"),
+        ({"bent": {}}, "there is no protection 'bent'"),
+        ({"privacy": {"level": "client"}}, r"protection\.privacy: write it as \[privacy\]"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            recipe(protection=table)

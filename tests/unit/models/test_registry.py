@@ -323,7 +323,7 @@ def test_what_is_wrong_with_ones_own_encoder_is_said(table, message):
 @pytest.mark.usefixtures("_own")
 def test_an_encoder_that_does_not_say_its_width_is_refused():
     spec = ModelSpec.of({"name": "own_model.py:without_width"})
-    with pytest.raises(UsageError, match="has no `width`: say how many features it makes"):
+    with pytest.raises(UsageError, match="has no `width`: set it to the number of features"):
         build(spec, {"a": Classification(3)}, torch.zeros(2, 3), seed=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedala import FedALA
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedproto import FedProto
+from consort.core.algorithm import on_client
+from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.randomness import generator_for
 from consort.data.examples import Examples, Splits
@@ -27,6 +30,7 @@ from consort.protection.dp import Privacy, spend, spent
 from consort.protection.dp_sgd import clipped_sums, drawn
 from consort.run.run import Run
 from consort.run.schedule import Schedule
+from consort.training.client import Client
 from consort.training.local import LocalTraining
 
 LOCAL = LocalTraining(lr=0.1, batch=16)
@@ -168,7 +172,7 @@ def test_losses_that_compare_examples_are_refused():
 
 
 def test_algorithms_that_are_not_covered_are_refused():
-    with pytest.raises(UsageError, match="but fedala may learn from its data in other ways"):
+    with pytest.raises(UsageError, match="but FedALA may learn from its data in other ways"):
         finished(Privacy("example"), FedALA(local=LOCAL))
     with pytest.raises(ClientFailed, match="has 'prototypes', which privacy"):
         finished(Privacy("client"), FedProto(local=LOCAL))
@@ -180,3 +184,20 @@ def test_without_opacus_nothing_is_promised(monkeypatch):
     monkeypatch.setitem(sys.modules, "opacus.accountants", None)
     with pytest.raises(UsageError, match=r"needs Opacus .* pip install 'fedconsort\[privacy\]'"):
         finished(Privacy("client"))
+
+
+@dataclass(frozen=True)
+class Anything(FedAvg):
+    """Has its own way with the data, in a module that might be called fedavg."""
+
+    @on_client
+    def train(self, client: Client, model: Params) -> Payload:
+        return super().train(client, model) | {"mean": Params({"x": client.data.train.inputs[0]})}
+
+
+def test_example_level_privacy_is_declared_and_not_a_matter_of_names():
+    private = tiny_federation(2).protected(Privacy("example"))
+    Anything.__module__ = "mylab.fedavg"
+    with pytest.raises(UsageError, match="Anything may learn from its data in other ways"):
+        Run(private, Anything(LOCAL))
+    Run(private, FedAvg(LOCAL))

@@ -18,12 +18,12 @@ from consort.domains.scenes.tasks.dense import IGNORED
 from consort.experiment.loading import recipe_of
 from consort.experiment.opening import open_run
 from consort.experiment.preparation import prepare_run
+from consort.experiment.trained import reported_model
 from consort.report.examples import examples
 from consort.report.predictions import IMAGES, comparable_runs, predictions, shown_clients
 from consort.report.rendering import RENDERERS
 from consort.report.run_set import RunSet
 from consort.results.result import Result
-from consort.run.reported import reported_model
 
 NAMES = ("fedavg_parts", "local_only")
 

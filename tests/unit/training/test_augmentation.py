@@ -110,7 +110,7 @@ def test_an_unknown_name_is_refused_before_anything_runs():
 
 @pytest.mark.usefixtures("lab")
 def test_what_is_no_function_is_refused():
-    with pytest.raises(UsageError, match="number is not a function that varies examples"):
+    with pytest.raises(UsageError, match="number is not a function that augments examples"):
         LocalTraining(augment="number")
 
 
@@ -120,7 +120,7 @@ def test_what_is_no_function_is_refused():
 ])  # fmt: skip
 def test_tasks_that_name_none_or_several_are_refused(tasks):
     names = ", ".join(tasks)
-    expected = rf"local\.augment: the tasks {names} name no augmentation, or several: name one"
+    expected = rf"local\.augment: the tasks {names} name no augmentation, or several: set"
     with pytest.raises(UsageError, match=expected):
         augmentation_of(tasks, True)
 
@@ -133,7 +133,7 @@ def test_tasks_that_name_none_go_along_with_those_that_do():
 
 @pytest.mark.parametrize("task", [Classification(3), Segmentation(3)])
 def test_balance_is_refused_where_tasks_name_no_way(task):
-    with pytest.raises(UsageError, match=r"local\.balance: the tasks tell name no way: remove it"):
+    with pytest.raises(UsageError, match=r"local\.balance: the tasks tell name no balancing"):
         balancing_of({"tell": task})
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consort.errors import Failure
+from consort.experiment.trained import trained_model
 from consort.use.calibration import calibration_scores, similarity, threshold
-from consort.use.trained import trained_model
 
 scores = st.lists(st.floats(-1, 1).map(lambda x: round(x, 2)), min_size=1, max_size=12)
 

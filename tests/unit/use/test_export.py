@@ -16,12 +16,12 @@ from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
 from consort.experiment.loading import load_recipe
 from consort.experiment.preparation import prepare_run
+from consort.experiment.trained import trained_model
 from consort.models.combined import Encoders
 from consort.use import export as exporting
 from consort.use.export import export
 from consort.use.formats import LoadedModel, read_model
 from consort.use.metadata import ModelMetadata
-from consort.use.trained import trained_model
 
 
 @pytest.mark.parametrize(("client", "suffix"), [("client-0", "pt"), ("client-1", "onnx")])

@@ -13,12 +13,12 @@ from PIL import Image
 from consort.domains.signatures.dataset import ink
 from consort.domains.signatures.scan import Scan
 from consort.errors import ConsortError, UsageError
+from consort.experiment.trained import trained_model
 from consort.use.calibration import threshold
 from consort.use.export import export
 from consort.use.formats import read_model
 from consort.use.persons import enroll, verify
 from consort.use.template import Template
-from consort.use.trained import trained_model
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from consort.core.bounds import CountOrNone, NotNegative, Positive, Probability
+from consort.core.bounds import NonNegativeFloat, NonNegativeInt, PositiveFloat, Probability
 from consort.core.randomness import derive
 from consort.data.page import otsu
 from consort.errors import UsageError
@@ -39,11 +39,11 @@ class FpDfsn:
 
     beta: Probability = 0.5
     """The weight of the copy."""
-    sigma: NotNegative = 0.1
+    sigma: NonNegativeFloat = 0.1
     """The standard deviation of the noise around minutiae; values range from 0 to 1."""
-    reach: CountOrNone = 3
+    reach: NonNegativeInt = 3
     """The distance in pixels from a minutia to the edge of its square patch."""
-    cutoff: Positive = 0.1
+    cutoff: PositiveFloat = 0.1
     """The frequency above which ridges are sharpened, relative to the highest frequency."""
     margin: Probability = 0.08
     """The width of the border in which minutiae are ignored, relative to the shorter side."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from consort.core.bounds import CountOrNone
+from consort.core.bounds import NonNegativeInt
 from consort.core.randomness import derive
 from consort.data.dataset import Dataset
 from consort.domains.signatures.dataset import held_out, is_signatures
@@ -26,7 +26,7 @@ class Unseen:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    users: CountOrNone = 0
+    users: NonNegativeInt = 0
     """The last so many users of `data` at the top of the recipe; clients share the others."""
     data: dict[str, Any] = field(default_factory=dict)
     """Another data set."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from consort.core.bounds import Count, CountOrNone, Positive
+from consort.core.bounds import NonNegativeInt, PositiveFloat, PositiveInt
 from consort.errors import Failure
 from consort.metrics.biometric import (
     Scores,
@@ -109,17 +109,17 @@ class WriterDependent:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    references: Count = 12
+    references: PositiveInt = 12
     """Genuine signatures per user to train on."""
-    tests: Count = 10
+    tests: PositiveInt = 10
     """Genuine signatures per user to test with."""
-    forgeries: CountOrNone = 0
+    forgeries: NonNegativeInt = 0
     """Forgeries per user to test with; 0 for all."""
-    repetitions: Count = 5
+    repetitions: PositiveInt = 5
     """How often references and tests are drawn; metrics are averaged over the draws."""
-    c: Positive = 1.0
+    c: PositiveFloat = 1.0
     """The SVM's penalty C."""
-    gamma: Positive = 2.0**-11
+    gamma: PositiveFloat = 2.0**-11
     """The width parameter of the RBF kernel."""
 
     def metrics(

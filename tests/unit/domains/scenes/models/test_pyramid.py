@@ -80,7 +80,7 @@ def test_decoders_of_a_task_start_alike_for_all_clients_and_unlike_those_of_othe
 def test_tasks_and_encoders_must_fit():
     with pytest.raises(UsageError, match=r"'mlp' cannot learn task 'depth'.*conv_pyramid"):
         made({"name": "mlp"}, {"depth": Depth()})
-    with pytest.raises(UsageError, match=r"'conv_pyramid' makes maps.*'kind'"):
+    with pytest.raises(UsageError, match=r"'conv_pyramid' makes feature maps.*'kind'"):
         made(SMALL, {"kind": Classification(3)})
 
 

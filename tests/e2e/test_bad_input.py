@@ -505,7 +505,9 @@ def test_what_a_run_will_measure_is_known_before(claim, tmp_path: Path, out: Pat
 @pytest.mark.parametrize(("second", "message"), [
     ("[algorithms.fedavg.robust]\nrule = 'krum'\nmalicious = 2", "needs 7 clients in every round"),
     ("[algorithms.fedavg.attack]\nby = ['sign_flip']\nclients = 4", "but there are 3 clients"),
-    ("[algorithms.fedavg.privacy]\nlevel = 'example'\n[local]\nbalance = true", "no local.balance"),
+    ("[algorithms.fedavg]\nkind = 'qfedavg'\nprivacy = {level = 'example'}", "in other ways"),
+    ("[algorithms.fedavg.local]\noptimizer = 'adam'\nmomentum = 0.9", "takes no momentum"),
+    ("[algorithms.fedavg.local]\naugment = true", "name no augmentation"),
     ("[algorithms.fedprox]\n[algorithms.fedavg.secure]\n[algorithms.fedavg.robust]\nclip = 1.0",
      "which [secure] hides"),
 ])  # fmt: skip

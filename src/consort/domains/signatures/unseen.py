@@ -11,7 +11,7 @@ from consort.core.bounds import NonNegativeInt
 from consort.core.randomness import derive
 from consort.data.dataset import Dataset
 from consort.domains.signatures.dataset import held_out, is_signatures
-from consort.domains.signatures.verification import Verification
+from consort.domains.signatures.verification import SignatureVerification
 from consort.domains.signatures.writer_dependent import WriterDependent
 from consort.errors import UsageError
 from consort.training.evaluation import Examinee, Load
@@ -58,7 +58,7 @@ class Verifying:
 
     def extra(
         self, clients: Mapping[str, Examinee], load: Load, data: Mapping[str, Any], seed: int
-    ) -> Verification:
+    ) -> SignatureVerification:
         """What verifies the clients' users and the unseen ones."""
         for client, examinee in clients.items():
             if not {"identify", "detect"} <= examinee.tasks.keys():
@@ -75,7 +75,7 @@ class Verifying:
                 strangers = load(table.data, derive(seed, "unseen"))
                 _check(f"unseen.{name}", strangers, clients)
             unseen[f"unseen_{name}"] = strangers
-        return Verification(self.verification, derive(seed, "verification"), unseen)
+        return SignatureVerification(self.verification, derive(seed, "verification"), unseen)
 
 
 def _check(where: str, strangers: Dataset, clients: Mapping[str, Examinee]) -> None:

@@ -24,7 +24,7 @@ TASK, METRIC = "verify", "wd_eer"
 
 
 @dataclass(frozen=True)
-class Verification:
+class SignatureVerification:
     """What a recipe wants to know of features, whichever algorithm they come from.
 
     An `EvaluationExtra`.

@@ -18,7 +18,7 @@ def shorten(params: Params) -> Short:
 
 
 def restore(short: Short) -> Params:
-    """The parameters from what `shorten` returned, exact to half a unit."""
+    """The parameters from `short`, what `shorten` returned, exact to half a unit."""
     return Params({name: part["counts"] * part["unit"] for name, part in short.items()})
 
 

@@ -90,12 +90,12 @@ def multi_krum(items: Sequence[Params], malicious: int, chosen: int | None = Non
 
 
 def krum(items: Sequence[Params], malicious: int) -> Params:
-    """The one of `items` with the smallest score: see `krum_scores`."""
+    """The one of `items` with the smallest score for so many `malicious`: see `krum_scores`."""
     return multi_krum(items, malicious, 1)
 
 
 def clipped(update: Params, limit: float) -> Params:
-    """The update, scaled down to the norm `limit` if it is longer."""
+    """The `update`, scaled down to the norm `limit` if it is longer."""
     length = update.norm()
     return update if length <= limit else update * (limit / length)
 

@@ -45,7 +45,7 @@ def set_weights(losses: Tensor, mu: float) -> SetWeights:
 
 
 def smooth_objective(losses: Tensor, mu: float) -> float:
-    """g = mu log Σᵢ 1 / Σₖ exp(-Lᵢₖ / mu), for a table L of `losses`."""
+    """g = mu log Σᵢ 1 / Σₖ exp(-Lᵢₖ / mu), for a table L of `losses` and smoothing `mu`."""
     best = (-losses.double() / mu).logsumexp(1)
     return mu * float((-best).logsumexp(0))
 

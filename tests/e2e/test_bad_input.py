@@ -222,13 +222,17 @@ def test_a_command_line_that_is_wrong(arguments):
 
 
 @pytest.mark.parametrize("command", ["resume", "report"])
-@pytest.mark.parametrize("place", ["empty", "nowhere", "file"])
-def test_a_folder_that_is_no_run(command, place, tmp_path: Path):
+@pytest.mark.parametrize(("place", "reason"), [
+    ("empty", "there is no run.json in it"),
+    ("nowhere", "there is no such folder"),
+    ("file", "there is no such folder"),
+])  # fmt: skip
+def test_a_folder_that_is_no_run(command, place, reason, tmp_path: Path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text(RECIPE)
     found = consort(command, tmp_path / place)
     assert found.code == 2
-    assert f"{tmp_path / place} holds no run: there is no run.json in it" in found.error
+    assert f"{tmp_path / place} holds no run: {reason}" in found.error
 
 
 @pytest.mark.parametrize(("name", "layouts"), [

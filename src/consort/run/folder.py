@@ -42,8 +42,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     """
     path = folder / _NAME
     if not path.is_file():
-        reason = f"there is no {_NAME} in it" if folder.is_dir() else "there is no such folder"
-        raise UsageError(f"{folder} holds no run: {reason}")
+        raise UsageError(f"{folder} holds no run: {_reason(folder)}")
     try:
         description: dict[str, Any] = json.loads(path.read_text("utf-8"))
         format_ = description.get("format", 1)
@@ -65,8 +64,13 @@ def runs_below(folder: Path) -> list[Path]:
     """
     found = sorted({path.parent for path in folder.rglob(_NAME)})
     if not found:
-        raise UsageError(f"{folder} holds no run: there is no {_NAME} in it or below it")
+        below = " or below it" if folder.is_dir() else ""
+        raise UsageError(f"{folder} holds no run: {_reason(folder)}{below}")
     return found
+
+
+def _reason(folder: Path) -> str:
+    return f"there is no {_NAME} in it" if folder.is_dir() else "there is no such folder"
 
 
 def _of_another_format(path: Path, description: dict[str, Any]) -> str:

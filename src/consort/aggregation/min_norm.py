@@ -115,8 +115,9 @@ def min_norm_weights(gram: Tensor, centre: Tensor | None = None, radius: float =
     Raises:
         Failure: If an inner product is not finite.
 
-    >>> min_norm_weights(torch.tensor([[4.0, 0.0], [0.0, 1.0]]))  # of (2, 0) and (0, 1)
-    tensor([0.2000, 0.8000], dtype=torch.float64)
+    Examples:
+        >>> min_norm_weights(torch.tensor([[4.0, 0.0], [0.0, 1.0]]))  # of (2, 0) and (0, 1)
+        tensor([0.2000, 0.8000], dtype=torch.float64)
     """
     gram = (gram + gram.T).double() / 2
     if not bool(gram.isfinite().all()):

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from consort.core.algorithm import Algorithm, Clients, batchable, on_client
+    from consort.core.algorithm import Algorithm
+    from consort.core.clients import Clients, batchable, on_client
     from consort.core.messages import Each, Payload, Replies
     from consort.core.params import Params
     from consort.core.roster import Roster
@@ -49,7 +50,7 @@ _HOMES = {
     "Algorithm": "core.algorithm",
     "Classification": "tasks",
     "Client": "training.client",
-    "Clients": "core.algorithm",
+    "Clients": "core.clients",
     "Compute": "training.compute",
     "ConsortError": "errors",
     "Dataset": "data.dataset",
@@ -75,8 +76,8 @@ _HOMES = {
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",
-    "batchable": "core.algorithm",
-    "on_client": "core.algorithm",
+    "batchable": "core.clients",
+    "on_client": "core.clients",
     "pull_towards": "training.objectives",
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",

@@ -7,15 +7,17 @@ from tests.contract.helpers import assert_same_outcome, every_algorithm, finish,
 from tests.unit.domains.signatures.test_verification import PROTOCOL, TASKS, signatures, strangers
 
 from consort.data.examples import Splits
-from consort.domains.signatures.verification import Verification
+from consort.domains.signatures.verification import SignatureVerification
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.models.registry import ModelSpec
 
-EXAM = Verification(PROTOCOL, 0, {"unseen_others": strangers(signatures("others", users=3))})
+EXAM = SignatureVerification(
+    PROTOCOL, 0, {"unseen_others": strangers(signatures("others", users=3))}
+)
 
 
-def banks(*extras: Verification) -> Federation:
+def banks(*extras: SignatureVerification) -> Federation:
     """Two clients with signatures of five users."""
     members = {}
     for name in ("c0", "c1"):

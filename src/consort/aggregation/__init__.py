@@ -1,1 +1,1 @@
-"""Pure functions that turn what clients sent into weights, directions and means."""
+"""Pure functions that compute weights, directions and means from the answers of clients."""

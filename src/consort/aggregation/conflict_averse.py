@@ -1,4 +1,4 @@
-"""The update near the mean of all whose smallest inner product with one of them is largest.
+"""Conflict-averse aggregation: the update near the mean with the largest worst inner product.
 
 Liu, Liu, Jin, Stone and Liu: Conflict-Averse Gradient Descent for Multi-task Learning (CAGrad),
 NeurIPS 2021: the largest min_i ⟨d, Δ_i⟩ among all d with ||d - mean Δ|| ≤ c ||mean Δ||.
@@ -14,8 +14,8 @@ from torch import Tensor
 from consort.aggregation.min_norm import min_norm_weights
 from consort.errors import Failure
 
-_NEGLIGIBLE = 1e-4  # length that rounding of inner products leaves of a sum that is zero
-_EXACT = 1e-15  # the length of the mixture, where updates have length 1 on the average
+_NEGLIGIBLE = 1e-4  # a sum that is zero has up to this length, because inner products are rounded
+_EXACT = 1e-15  # tolerance of the length of the mixture, for updates with mean length 1
 
 
 def conflict_averse_factors(gram: Tensor, c: float) -> Tensor:
@@ -24,6 +24,12 @@ def conflict_averse_factors(gram: Tensor, c: float) -> Tensor:
     Args:
         gram: All inner products of the updates.
         c: The radius around the mean update, as a multiple of its length.
+
+    Returns:
+        One factor per update.
+
+    Raises:
+        Failure: If an inner product is not finite.
     """
     scaled, mean, radius = _scaled(gram, c)
     factors = mean
@@ -38,8 +44,19 @@ def conflict_averse_factors(gram: Tensor, c: float) -> Tensor:
 def conflict_averse_weights(gram: Tensor, c: float) -> Tensor:
     """The w ≥ 0 with sum 1 that minimises ⟨u, mean⟩ + c ||mean|| ||u||, where u = Σ w_i Δ_i.
 
-    For a given length s of u this is the shortest mixture of all Δ_i + s / (c ||mean||) mean;
-    the s that the mixture has itself is found between 0 and the longest.
+    For a given length s of u, this is the shortest convex combination of all
+    Δ_i + s / (c ||mean||) mean. The s that equals the length of that combination is found by
+    bisection between 0 and the longest update.
+
+    Args:
+        gram: All inner products of the updates.
+        c: The radius around the mean update, as a multiple of its length.
+
+    Returns:
+        One weight per update.
+
+    Raises:
+        Failure: If an inner product is not finite.
     """
     scaled, mean, radius = _scaled(gram, c)
     products = scaled @ mean
@@ -59,15 +76,15 @@ def conflict_averse_weights(gram: Tensor, c: float) -> Tensor:
 
     longest = math.sqrt(float(scaled.diagonal().max()))
     least = _NEGLIGIBLE * longest
-    if beyond(least) <= 0:  # opposed updates have a mixture that vanishes
+    if beyond(least) <= 0:  # the updates are opposed: a combination of them is zero
         return shortest(0.0)
     return shortest(brentq(beyond, least, 2 * longest, xtol=_EXACT))
 
 
 def _scaled(gram: Tensor, c: float) -> tuple[Tensor, Tensor, float]:
-    """Products of updates of length 1 on the average, equal weights, and c times their length."""
+    """Inner products of updates scaled to mean length 1, equal weights, and the radius."""
     if not bool(gram.isfinite().all()):
-        raise Failure("updates are too long to be compared: lower the learning rate")
+        raise Failure("updates are too large to be compared: lower the learning rate")
     gram = gram.double()
     unit = float(gram.diagonal().mean())
     scaled = gram / unit if unit > 0 else gram

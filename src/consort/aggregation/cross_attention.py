@@ -1,4 +1,4 @@
-"""Updates of decoders that attend to each other, one tensor at a time."""
+"""Attention between the updates of decoders, for each tensor separately."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from torch import Tensor
 from consort.core.params import Params
 
 Place = tuple[str, tuple[int, ...]]
-"""A tensor inside a decoder, whatever the task: its name there and its shape."""
+"""A tensor inside a decoder of any task: its name there and its shape."""
 Decoder = tuple[str, str]
 """A client and one of its tasks."""
 
 MOST = 24
-"""Decoders that are listed one by one; if there are more, only their tasks are."""
+"""The largest number of decoders that are listed one by one, and not by task."""
 
 
 def attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
     """softmax(V Vᵀ / √d): the weights of all rows for every row, with sum 1.
 
-    With a temperature, rows are compared by the cosine between them, whatever their lengths.
+    Args:
+        rows: The matrix V.
+        temperature: If positive, the softmax is that of the cosines between rows, divided by the
+            temperature.
+
+    Returns:
+        A square matrix of weights.
     """
     if temperature > 0:
         directions = torch.nn.functional.normalize(rows, dim=1)
@@ -32,24 +38,30 @@ def attention(rows: Tensor, temperature: float = 0.0) -> Tensor:
 
 
 class AttentionShares:
-    """How much every decoder attended to every other, on average over its tensors."""
+    """Collects how much every decoder attends to every other, on average over its tensors."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[Decoder, Decoder], float] = defaultdict(float)
         self._tensors: Counter[Decoder] = Counter()
 
     def add(self, decoders: Sequence[Decoder], weights: Tensor) -> None:
-        """Adds the attention weights of one tensor of each of these decoders."""
+        """Adds the attention weights of one tensor of several decoders.
+
+        Args:
+            decoders: The decoders that have the tensor.
+            weights: The weights of all of them for each of them.
+        """
         self._tensors.update(decoders)
         for one, row in zip(decoders, weights.tolist(), strict=True):
             for other, weight in zip(decoders, row, strict=True):
                 self._sums[one, other] += weight
 
     def means(self) -> dict[str, float]:
-        """By `client/task → client/task`, with sum 1 for each on the left.
+        """The mean attention weights.
 
-        Of many decoders only the tasks are listed, with the mean over the decoders of each, so
-        that the table stays small.
+        Returns:
+            The weights by `client/task → client/task`, with sum 1 for each decoder on the left. Of
+            more than `MOST` decoders only the tasks are listed, with means over their decoders.
         """
         many = len(self._tensors) > MOST
         names = {(c, task): task if many else f"{c}/{task}" for c, task in self._tensors}
@@ -68,10 +80,17 @@ def attend(
     temperature: float = 0.0,
     shares: AttentionShares | None = None,
 ) -> dict[str, Params]:
-    """For every client, the mixture of all clients' decoders that each of its own attends to.
+    """Mixes the updates of all clients' decoders by attention.
 
-    Tensors attend to those of the same name and shape in other decoders, `decoders.<task>.<name>`.
-    How much they do is added to `shares`.
+    A tensor `decoders.<task>.<name>` attends to those with the same name and shape in all decoders.
+
+    Args:
+        updates: By client, the updates of its decoders.
+        temperature: See `attention`.
+        shares: Collects the attention weights, if given.
+
+    Returns:
+        By client, the mixture for each of its tensors.
     """
     alike: dict[Place, list[tuple[str, str]]] = defaultdict(list)
     for client, update in updates.items():

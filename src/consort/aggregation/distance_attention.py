@@ -1,4 +1,4 @@
-"""Weights of models in each other's mean that fall with their distance.
+"""Weights for averaging models that decrease with the distance between them.
 
 Huang, Chu, Zhou, Wang, Liu, Pei and Zhang: Personalized Cross-Silo Federated Learning on Non-IID
 Data, AAAI 2021 (FedAMP).
@@ -16,7 +16,14 @@ from consort.core.params import Params
 
 
 def squared_distances(models: Sequence[Params]) -> Tensor:
-    """Between every two models, as a square matrix; BatchNorm statistics do not count."""
+    """The squared distance between every two models, without BatchNorm statistics.
+
+    Args:
+        models: The models.
+
+    Returns:
+        A square matrix.
+    """
     points = [model.without("buffers") for model in models]
     distances = torch.zeros(len(points), len(points), dtype=torch.float64)
     for i, j in combinations(range(len(points)), 2):
@@ -35,6 +42,9 @@ def distance_attention(distances: Tensor, alpha: float, sigma: float) -> Tensor:
         distances: The squared distance between every two models.
         alpha: The server's step towards similar models.
         sigma: The distance over which the weight falls to 1/e.
+
+    Returns:
+        A square matrix.
     """
     count = len(distances)
     unit = distances.sum() / max(count * (count - 1), 1)

@@ -1,4 +1,4 @@
-"""Parameters as integers of eight bits: a quarter of the bytes."""
+"""Quantisation of parameters to integers of eight bits, a quarter of the bytes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch import Tensor
 from consort.core.params import Params
 
 Short = dict[str, dict[str, Tensor]]
-"""By name: integers from -127 to 127, and their unit."""
+"""By name: integers from -127 to 127 (`counts`), and the number that 1 stands for (`unit`)."""
 _LARGEST = 127
 
 
 def shorten(params: Params) -> Short:
-    """Every tensor in units of 1/127 of its largest absolute value, rounded to the nearest."""
+    """Rounds each tensor of `params` to multiples of 1/127 of its largest absolute value."""
     return {name: _short(tensor) for name, tensor in params.items()}
 
 
 def restore(short: Short) -> Params:
-    """The inverse of `shorten`, up to half a unit."""
+    """The parameters from `short`, what `shorten` returned, exact to half a unit."""
     return Params({name: part["counts"] * part["unit"] for name, part in short.items()})
 
 

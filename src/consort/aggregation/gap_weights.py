@@ -1,8 +1,9 @@
-"""Weights of clients that grow where the global model is worse than the client's own.
+"""Weights of clients that increase where the global model is worse than the client's own.
 
 A gap is positive where the global model is worse. Weights are shares between 0 and 1, and every
 function returns weights with the same sum as those it was given, so that the shares of absent
-clients need not be known.
+clients need not be known. In all functions, `weights` are the present weights, `gaps` the gaps of
+the same clients, and `step` is the size of the change.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 Denominator = Literal["absolute", "largest"]
+"""What deviations are divided by: see `gap_weights`."""
 ALIKE = 1e-12
-"""Gaps that differ by less count as equal, and equal gaps change nothing."""
+"""Gaps that differ by less count as equal, and equal gaps do not change weights."""
 
 
 def decayed(step: float, round: int, rounds: int) -> float:
-    """The step after `round` of all `rounds`: it falls linearly from `step` to 0."""
+    """The step after `round` of all `rounds`: it decreases linearly from `step` to 0."""
     return (1 - round / rounds) * step
 
 
@@ -29,7 +31,14 @@ def gap_weights(
 ) -> list[float]:
     """AFFR: w + step (G - μ) / max |G - μ|, where μ is the mean gap.
 
-    With the denominator `largest` it is max (G - μ), so that weights may fall by more than `step`.
+    Args:
+        weights: The present weights.
+        gaps: The gaps G.
+        step: The largest change of a weight.
+        denominator: With `largest` it is max (G - μ), so that weights may fall by more than `step`.
+
+    Returns:
+        The new weights.
     """
     deviations = _from_mean(gaps)
     sizes = deviations if denominator == "largest" else list(map(abs, deviations))
@@ -58,7 +67,7 @@ def printed_gap_weights(
 def exponential_gap_weights(
     weights: Sequence[float], gaps: Sequence[float], step: float
 ) -> list[float]:
-    """AFFR+: w exp(step G), so that small gaps change little and nothing has to be cut."""
+    """AFFR+: w exp(step G), where small gaps change little and weights stay positive."""
     largest = max(gaps)
     if largest - min(gaps) < ALIKE or step == 0:
         return list(weights)
@@ -75,7 +84,7 @@ def _from_mean(gaps: Sequence[float]) -> list[float]:
 def _moved(
     weights: Sequence[float], directions: Sequence[float], step: float, unit: float
 ) -> list[float]:
-    """Weights after a step, cut to [0, 1] and scaled to their old sum; all 0 if none is left."""
+    """Weights after a step, clipped to [0, 1] and scaled to their old sum, unless all are 0."""
     if unit < ALIKE or step == 0:
         return list(weights)
     moved = [w + step * d / unit for w, d in zip(weights, directions, strict=True)]

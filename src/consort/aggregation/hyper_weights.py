@@ -1,9 +1,9 @@
 """Aggregation weights between 0 and 1 that the server learns: FedHCA²'s alpha and beta.
 
 Lu, Huang, Yang, Sirejiding, Ding and Lu: FedHCA², CVPR 2024. The server adds `weight * added` to a
-client's model. By the chain rule, with the client's next update Δθ standing for the negative
-gradient of its loss, the loss has the slope -⟨added, Δθ⟩ with respect to the weight: a client that
-goes on in the direction of what was added takes more of it.
+client's model. By the chain rule, with the client's next update Δθ in the place of the negative
+gradient of its loss, the loss has the slope -⟨added, Δθ⟩ with respect to the weight: the weight of
+a client increases if its next update continues in the direction of what was added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 Weights = dict[str, float]
-"""By part of the model: the encoder, and every layer of every decoder."""
+"""One number by part of the model: the encoder, and every layer of every decoder."""
 
 
 def slopes(products: Mapping[str, Tensor], place: int, cosine: bool = False) -> Weights:
@@ -22,8 +22,11 @@ def slopes(products: Mapping[str, Tensor], place: int, cosine: bool = False) -> 
 
     Args:
         products: By part, all inner products of some updates and, last, of what was added.
-        place: Which of the updates is the client's.
-        cosine: Whether the slope is the negative cosine between the two, whatever their lengths.
+        place: The position of the client's update.
+        cosine: Whether the slope is the negative cosine of the angle between the two instead.
+
+    Returns:
+        The slopes by part.
     """
     return {part: _slope(matrix, place, cosine) for part, matrix in products.items()}
 
@@ -39,9 +42,18 @@ def _slope(products: Tensor, place: int, cosine: bool) -> float:
 def learnt(
     weights: Weights, speeds: Weights, slopes: Weights, lr: float, momentum: float, decay: float
 ) -> tuple[Weights, Weights]:
-    """Weights and their speeds after one step of SGD with momentum and weight decay.
+    """One step of SGD with momentum and weight decay, projected back to [0, 1].
 
-    Weights are projected back to [0, 1].
+    Args:
+        weights: The weights.
+        speeds: Their momentum.
+        slopes: Their gradients.
+        lr: The learning rate.
+        momentum: The factor of the momentum.
+        decay: The weight decay.
+
+    Returns:
+        The new weights and their momentum.
     """
     speeds = {p: momentum * speeds[p] + slopes[p] + decay * w for p, w in weights.items()}
     moved = {p: w - lr * speeds[p] for p, w in weights.items()}

@@ -8,16 +8,16 @@ from torch import Tensor
 
 
 def average_linkage(distances: Tensor, count: int) -> list[list[int]]:
-    """Joins the two nearest groups, by their mean distance, until `count` are left.
+    """Merges the two nearest groups, by their mean distance, until `count` are left.
 
-    Of pairs at the same distance, the first is joined.
+    Of pairs at the same distance, the first is merged.
 
     Args:
         distances: The distance between every two items.
         count: The number of groups.
 
     Returns:
-        The groups, as lists of places of items.
+        The groups, as lists of positions of items.
     """
     groups = [[place] for place in range(len(distances))]
     while len(groups) > max(count, 1):

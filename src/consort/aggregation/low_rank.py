@@ -1,4 +1,4 @@
-"""Matrices as truncated singular value decompositions, where that is shorter."""
+"""Compression of matrices by truncated singular value decompositions, where that is smaller."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from consort.core.wire import FACTORS, Shapes
 
 
 def compress(params: Params, energy: float) -> Params:
-    """Every matrix by its largest singular values, as few as keep a share of the energy.
+    """Replaces every matrix by its largest singular values and their vectors.
 
-    The energy is the sum of squared singular values. A matrix that would not become shorter stays.
-    A tensor with more dimensions counts as a matrix with one row per output. The factors
-    u sigma and v of one singular value are one row, of as many numbers as the matrix has rows and
-    columns.
+    A matrix that would not become smaller is not changed. A tensor with more dimensions counts as
+    a matrix with one row per output. The factors u sigma and v of one singular value are one row,
+    with as many numbers as the matrix has rows and columns together.
+
+    Args:
+        params: The parameters.
+        energy: The share of the sum of squared singular values to keep, with as few of them as
+            possible.
+
+    Returns:
+        The compressed parameters.
     """
     short: dict[str, Tensor] = {}
     for name, tensor in params.items():
@@ -30,7 +37,10 @@ def expand(short: Params, shapes: Shapes) -> Params:
 
     Args:
         short: What `compress` returned.
-        shapes: The shapes of the parameters.
+        shapes: The shapes of the original parameters.
+
+    Returns:
+        The parameters in their original shapes.
     """
     whole: dict[str, Tensor] = {}
     for name, tensor in short.items():

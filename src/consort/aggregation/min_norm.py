@@ -1,7 +1,7 @@
-"""The shortest vector among the convex combinations of some vectors.
+"""The shortest convex combination of several vectors.
 
-It descends on all of them at once, or is zero where that is impossible (Désidéri: Multiple-gradient
-descent algorithm for multiobjective optimization, 2012).
+Of gradients, it is a direction that improves all objectives at once, or zero where there is none
+(Désidéri: Multiple-gradient descent algorithm for multiobjective optimization, 2012).
 """
 
 from __future__ import annotations
@@ -16,20 +16,41 @@ from torch import Tensor
 from consort.errors import Failure, NoReplies
 
 _PIECE = 1 << 14
-"""Numbers of each vector at a time: few enough for sums in fp32."""
-_FEW = 12
+"""Numbers of each vector that are summed up at a time, few enough for sums in fp32."""
+_FEW = 12  # vectors for which products one by one are faster
 _NEGLIGIBLE = 1e-12  # of the largest inner product
 
 
 def gram(vectors: Sequence[Mapping[str, Tensor]]) -> Tensor:
-    """All inner products: short fp32 sums, added up in fp64 (exact to about 1e-6)."""
+    """All inner products: short fp32 sums, added up in fp64 (exact to about 1e-6).
+
+    Args:
+        vectors: The vectors, each as tensors by name.
+
+    Returns:
+        A square matrix.
+
+    Raises:
+        NoReplies: If there are no vectors.
+    """
     return sum(grams(vectors, lambda _: "").values(), start=_zeros(len(vectors)))
 
 
 def grams(
     vectors: Sequence[Mapping[str, Tensor]], part_of: Callable[[str], str]
 ) -> dict[str, Tensor]:
-    """All inner products within each part of the vectors, in one pass over them."""
+    """All inner products within each part of the vectors, in one pass over them.
+
+    Args:
+        vectors: The vectors, each as tensors by name.
+        part_of: Returns the part that a tensor belongs to, from its name.
+
+    Returns:
+        A square matrix by part.
+
+    Raises:
+        NoReplies: If there are no vectors.
+    """
     if not vectors:
         raise NoReplies("there are no vectors to combine")
     found: dict[str, list[Tensor]] = {}
@@ -42,7 +63,7 @@ def grams(
 
 
 def total_gram(products: Mapping[str, Tensor], count: int) -> Tensor:
-    """The inner products of the first `count` vectors over all parts, from those of `grams`."""
+    """The sum over all parts of the `products` from `grams`, for the first `count` vectors."""
     return torch.stack(list(products.values())).sum(0)[:count, :count]
 
 
@@ -53,7 +74,7 @@ def _at_once(rows: list[Tensor]) -> Tensor:
 
 
 def _two_by_two(rows: list[Tensor]) -> Tensor:
-    """The same, sooner than by products of narrow matrices if few vectors are long."""
+    """The same one by one, which is faster for few long vectors than narrow matrix products."""
     arrays = [row.numpy() for row in rows]
     starts = range(0, len(arrays[0]), _PIECE)
     dots = [
@@ -67,7 +88,7 @@ def _two_by_two(rows: list[Tensor]) -> Tensor:
 
 @cache
 def _mirrored(count: int) -> Tensor:
-    """For every place in a symmetric matrix, which number of its lower half is there."""
+    """For every entry of a symmetric matrix, its position in the list of the lower half."""
     rows, columns = torch.tril_indices(count, count)
     places = torch.empty(count, count, dtype=torch.int64)
     places[rows, columns] = places[columns, rows] = torch.arange(len(rows))
@@ -81,15 +102,25 @@ def _zeros(count: int) -> Tensor:
 def min_norm_weights(gram: Tensor, centre: Tensor | None = None, radius: float = 1.0) -> Tensor:
     """The w ≥ 0 with sum 1 that minimises wᵀ G w, for G a matrix of inner products.
 
-    With a `centre` (scaled to sum 1), each weight differs by at most `radius` from its own
-    there. Where several w are equally good, the most even one is taken.
+    Of several equally good w, the most even one is chosen.
+
+    Args:
+        gram: The matrix G.
+        centre: Weights (scaled to sum 1) from which w may differ only by `radius`.
+        radius: The largest difference of each weight from that in `centre`.
+
+    Returns:
+        The weights w.
+
+    Raises:
+        Failure: If an inner product is not finite.
 
     >>> min_norm_weights(torch.tensor([[4.0, 0.0], [0.0, 1.0]]))  # of (2, 0) and (0, 1)
     tensor([0.2000, 0.8000], dtype=torch.float64)
     """
     gram = (gram + gram.T).double() / 2
     if not bool(gram.isfinite().all()):
-        raise Failure("updates are too long to be compared: lower the learning rate")
+        raise Failure("updates are too large to be compared: lower the learning rate")
     start = torch.ones(len(gram)).double() if centre is None else centre.double()
     start = start / start.sum()
     lower, upper = (start - radius).clamp(min=0), (start + radius).clamp(max=1)
@@ -120,8 +151,8 @@ def _strictly_convex(gram: Tensor) -> Tensor:
 def _active_set(matrix: Tensor, lower: Tensor, upper: Tensor, weights: Tensor) -> Tensor:
     """Minimises over the box and sum 1, from a point inside (Nocedal and Wright, Algorithm 16.3).
 
-    Goes to the minimum over the free weights, stops at the first bound in the way and holds that
-    weight there; at a minimum, frees the weight that presses most against its bound.
+    Moves towards the minimum over the free weights and stops at the first bound, where it fixes
+    that weight. At a minimum, frees the fixed weight whose release decreases the objective most.
     """
     free = torch.ones(len(weights), dtype=torch.bool)
     for _ in range(100 * len(weights)):
@@ -146,9 +177,9 @@ def _active_set(matrix: Tensor, lower: Tensor, upper: Tensor, weights: Tensor) -
 
 
 def _minimum(matrix: Tensor, weights: Tensor, free: Tensor) -> Tensor:
-    """The minimum with sum 1 over the free weights, while the others stay."""
+    """The minimum with sum 1 over the free weights, while the others are fixed."""
     count = int(free.sum())
-    if count == 1:  # the sum decides, and rounding must not push it over its bound
+    if count == 1:  # the sum determines it, and rounding must not move it beyond its bound
         return weights
     held = torch.where(free, 0.0, weights)
     system = torch.ones(count + 1, count + 1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""One encoder for different tasks, moved by the updates of all of them."""
+"""One encoder for different tasks, updated by all of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from consort.core.params import Params
 
 
 def one_step(start: Params, updates: Sequence[Params]) -> Params:
-    """The start plus the mean update, stretched to the mean length of the updates.
+    """Adds the mean update, scaled to the mean norm of the updates.
 
     Updates of different tasks are almost orthogonal: the mean of n is √n times shorter than each.
+
+    Args:
+        start: The encoder before the updates.
+        updates: The updates.
+
+    Returns:
+        The encoder after the step.
     """
     products = gram(updates)
     length = math.sqrt(max(float(products.mean()), 0.0))
@@ -24,6 +31,6 @@ def one_step(start: Params, updates: Sequence[Params]) -> Params:
 
 
 def is_one(encoders: Iterable[Params]) -> bool:
-    """Whether all are the same; in a run that was extended they may no longer be."""
+    """Whether all `encoders` are the same; in a run that was extended, they may differ."""
     first, *others = encoders
     return all(other.equals(first) for other in others)

@@ -1,6 +1,6 @@
-"""Which updates of others a client takes over: the candidates of FedMH, and when one is good.
+"""Which updates of others a client adopts: the candidates of FedMH, and when one is accepted.
 
-A choice holds one number per task: that of the prefix of clients whose updates are taken over.
+A choice holds one number per task: that of the prefix of clients whose updates are adopted.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 
 Choice = tuple[int, ...]
+"""By task: the number of a prefix of clients."""
 
 
 def published_choices(prefixes: int, tasks: int = 2, first: int = 0) -> list[Choice]:
@@ -23,6 +24,9 @@ def published_choices(prefixes: int, tasks: int = 2, first: int = 0) -> list[Cho
         tasks: The number of tasks.
         first: The smallest prefix of the first set: 1 as printed, 0 as the costs in the paper's
             Table 12 imply.
+
+    Returns:
+        The candidates, without repetitions.
     """
     last = prefixes - 1
     chosen = [(number,) * tasks for number in range(first, prefixes)]
@@ -35,7 +39,7 @@ def published_choices(prefixes: int, tasks: int = 2, first: int = 0) -> list[Cho
 
 
 def all_choices(prefixes: int, tasks: int = 2) -> Iterable[Choice]:
-    """Every prefix with every other."""
+    """All combinations of `prefixes` for so many `tasks`."""
     return product(range(prefixes), repeat=tasks)
 
 
@@ -46,8 +50,21 @@ def sum_if_improved(
     tolerance: float = 1e-6,
     guard: float = 1e-8,
 ) -> float:
-    """The sum of the losses if none has risen, one has fallen by a significant share, and so has
-    the sum; else infinity. No loss is asked for that comes after one that has risen."""
+    """The sum of the new losses, if they are a Pareto improvement.
+
+    No loss may be higher than before, one must be lower by a significant share, and the sum must
+    be lower.
+
+    Args:
+        before: The loss of each task before.
+        after: The loss of each task after; those that follow a higher one are not computed.
+        significance: The relative decrease that counts as significant.
+        tolerance: The increase of a loss that is still accepted.
+        guard: Avoids a division by zero in relative decreases.
+
+    Returns:
+        The sum; infinity if there is no improvement.
+    """
     pairs: list[tuple[float, float]] = []
     for old, new in zip(before, after, strict=True):
         if not (math.isfinite(new) and new <= old + tolerance):

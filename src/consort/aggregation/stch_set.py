@@ -17,12 +17,12 @@ from consort.core.params import Params
 
 
 class SetWeights(NamedTuple):
-    """How much each client and, for each client, each model matters: both sum to 1."""
+    """The weights of the clients and, for each client, of the models; both sum to 1."""
 
     clients: Tensor
-    """The paper's alpha: the larger, the larger the loss of the client's best model."""
+    """The paper's alpha: it increases with the loss of the client's best model."""
     models: Tensor
-    """The paper's w, one row per client: the larger, the smaller the loss of the model."""
+    """The paper's w, one row per client: it decreases with the loss of the model."""
 
     @property
     def gradient(self) -> Tensor:
@@ -31,13 +31,21 @@ class SetWeights(NamedTuple):
 
 
 def set_weights(losses: Tensor, mu: float) -> SetWeights:
-    """The weights at a table of losses, in log space, so that nothing overflows."""
+    """The weights at a table of losses, computed in log space to avoid overflow.
+
+    Args:
+        losses: One row per client, one column per model.
+        mu: The smoothing parameter.
+
+    Returns:
+        The weights.
+    """
     fit = -losses.double() / mu
     return SetWeights((-fit.logsumexp(1)).softmax(0), fit.softmax(1))
 
 
 def smooth_objective(losses: Tensor, mu: float) -> float:
-    """g = mu log Σᵢ 1 / Σₖ exp(-Lᵢₖ / mu)."""
+    """g = mu log Σᵢ 1 / Σₖ exp(-Lᵢₖ / mu), for a table L of `losses` and smoothing `mu`."""
     best = (-losses.double() / mu).logsumexp(1)
     return mu * float((-best).logsumexp(0))
 
@@ -45,8 +53,11 @@ def smooth_objective(losses: Tensor, mu: float) -> float:
 class RunningStep:
     """For every model the sum over clients of alpha_i w_ik times its change, one client at a time.
 
-    The clients' weights are known only when the last has answered. Until then everything is kept
-    relative to the largest so far, so that one sum per model is all there is in memory.
+    The clients' weights are known only when the last one has answered. Until then, sums are kept
+    relative to the largest weight so far, so that only one sum per model is in memory.
+
+    Args:
+        mu: The smoothing parameter.
     """
 
     def __init__(self, mu: float) -> None:
@@ -57,7 +68,13 @@ class RunningStep:
         self._total = 0.0
 
     def add(self, client: str, losses: Sequence[float], changes: Sequence[Params]) -> None:
-        """Adds the losses and the changes of one client."""
+        """Adds one client.
+
+        Args:
+            client: The client's name.
+            losses: Its loss with each model.
+            changes: Its change of each model.
+        """
         self.losses[client] = list(losses)
         fit = -torch.tensor(losses, dtype=torch.float64) / self.mu
         best = float(fit.logsumexp(0))
@@ -80,7 +97,7 @@ class RunningStep:
 
     @property
     def table(self) -> Tensor:
-        """The losses of all clients that were added."""
+        """The losses of all clients that were added, one row per client."""
         return torch.tensor(list(self.losses.values()), dtype=torch.float64)
 
     @property

@@ -1,4 +1,4 @@
-"""How clients judge, on validation data, whether what they received has set them back."""
+"""How clients measure, on validation data, whether a received model is worse than their own."""
 
 from __future__ import annotations
 
@@ -8,28 +8,46 @@ from consort.training.client import Client
 from consort.training.local import LocalTraining
 
 REACHED = "loss reached"
-"""Under which a client remembers the loss of the model that it trained last."""
+"""The entry of a client's state with the loss of the model that it trained last."""
 
 
 def judges(client: Client) -> Examples:
-    """The examples on which models are compared: validation data, or else training data."""
+    """The examples of `client` on which models are compared: validation or else training data."""
     return client.data.validation or client.data.train
 
 
 def validation_loss(client: Client, local: LocalTraining) -> float:
-    """The loss of the client's present model on these examples."""
+    """The loss of a client's present model on the examples of `judges`.
+
+    Args:
+        client: The client.
+        local: The settings of local training, with the weights of the tasks.
+
+    Returns:
+        The loss.
+    """
     return local.loss(client, judges(client))
 
 
 def remember(client: Client, local: LocalTraining) -> None:
-    """Remembers the loss of the model that the client has just trained."""
+    """Stores the loss of the model that the client has just trained in its state.
+
+    Args:
+        client: The client.
+        local: The settings of local training, with the weights of the tasks.
+    """
     client.state[REACHED] = validation_loss(client, local)
 
 
 def setback(client: Client, local: LocalTraining) -> Payload:
-    """By how much the loss of the received model exceeds the one reached last.
+    """By how much the loss of the received model exceeds the loss stored by `remember`.
 
-    Empty for a client that has not trained yet.
+    Args:
+        client: The client, with the received model loaded.
+        local: The settings of local training, with the weights of the tasks.
+
+    Returns:
+        The difference under the key `setback`; empty for a client that has not trained yet.
     """
     if REACHED not in client.state:
         return {}

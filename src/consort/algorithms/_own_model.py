@@ -1,4 +1,4 @@
-"""Algorithms whose clients keep a model of their own, which is the one that is tested."""
+"""Algorithms whose clients keep a personal model, which is the one that is evaluated."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from consort.core.messages import Payload, Replies
 from consort.training.client import Client
 
 MODEL = "model"
-"""Under which a client remembers its own model."""
+"""The entry of a client's state with its own model."""
 
 
 class OwnModel:
-    """The evaluation of such algorithms: to be inherited before `Algorithm`."""
+    """The evaluation of such algorithms; a base class that comes before `Algorithm`."""
 
     def evaluate(self, server: object, clients: Clients) -> Replies:  # noqa: ARG002
-        """Every client's own model on its own data."""
+        """Asks all `clients` for the scores of their own models."""
         return clients.ask(self.test)
 
     @on_client
     def test(self, client: Client) -> Payload:
-        """Scores of the client's own model."""
+        """The scores of the own model of `client`."""
         client.recall(MODEL)
         return {"personal": client.score()}

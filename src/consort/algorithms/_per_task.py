@@ -1,6 +1,6 @@
 """One model for every group of clients with the same tasks and the same architecture.
 
-A group has the name of its first client; `alike` is `Roster.alike()`: the group of every client.
+A group has the name of its first client; `alike` is the group of every client, `Roster.alike()`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,29 @@ from consort.core.params import Params
 
 
 def models_for(models: Mapping[str, Params], alike: Mapping[str, str], clients: Clients) -> Each:
-    """To every client of the round the model of its group."""
+    """Chooses the model of its group for every client of a round.
+
+    Args:
+        models: The models by group.
+        alike: The group of every client.
+        clients: The clients of the round.
+
+    Returns:
+        The models by client, to be sent.
+    """
     return Each({client: models[alike[client]] for client in clients.ids})
 
 
 def by_group(replies: Replies, alike: Mapping[str, str]) -> dict[str, Replies]:
-    """The replies of every group that answered."""
+    """Divides replies by group.
+
+    Args:
+        replies: What the clients answered.
+        alike: The group of every client.
+
+    Returns:
+        The replies of every group that answered.
+    """
     found: dict[str, dict[str, Payload]] = {}
     for client, reply in replies.items():
         found.setdefault(alike[client], {})[client] = reply
@@ -26,13 +43,21 @@ def by_group(replies: Replies, alike: Mapping[str, str]) -> dict[str, Replies]:
 
 
 def group_means(replies: Replies, alike: Mapping[str, str]) -> dict[str, Params]:
-    """The mean model, weighted by examples, of every group that answered."""
+    """The mean model of every group, weighted by examples.
+
+    Args:
+        replies: What the clients answered, with `model` and `examples`.
+        alike: The group of every client.
+
+    Returns:
+        The means of the groups that answered.
+    """
     groups = by_group(replies, alike)
     return {group: answers.mean("model", weight="examples") for group, answers in groups.items()}
 
 
 def note_by_task(clients: Clients, name: str, replies: Replies, key: str) -> None:
-    """Keeps the number that each client sent for each of its tasks in the history.
+    """Records the number that each client sent for each of its tasks in the history.
 
     Args:
         clients: The clients of the round.

@@ -25,8 +25,11 @@ def prototypes_of(client: Client, seen: Examples) -> Prototypes:
         client: The client.
         seen: Its training examples, with features in the place of inputs.
 
+    Returns:
+        The mean feature of every class, by task.
+
     Raises:
-        Failure: A task has targets that are not classes.
+        Failure: If a task has targets that are not classes.
     """
     for task in client.tasks:
         if seen.targets[task].ndim != 1 or seen.targets[task].is_floating_point():
@@ -38,13 +41,21 @@ def prototypes_of(client: Client, seen: Examples) -> Prototypes:
 
 
 def class_means(features: Tensor, labels: Tensor) -> dict[int, Tensor]:
-    """The mean feature of every class; a negative label stands for no class."""
+    """The mean feature of every class.
+
+    Args:
+        features: One row of features per example.
+        labels: The class of each example; a negative label stands for no class.
+
+    Returns:
+        The means by class.
+    """
     found = sorted(set(labels.tolist()))
     return {label: features[labels == label].mean(0) for label in found if label >= 0}
 
 
 def as_examples(sent: Iterable[Prototypes]) -> dict[str, Examples]:
-    """By task: the prototypes of all clients as examples of their classes."""
+    """The prototypes that clients `sent` as examples of their classes, by task."""
     pairs: dict[str, list[tuple[int, Tensor]]] = {}
     for prototypes in sent:
         for task, means in prototypes.items():
@@ -60,9 +71,17 @@ def as_examples(sent: Iterable[Prototypes]) -> dict[str, Examples]:
 
 
 def pull(found: Examples, prototypes: Prototypes, strength: float) -> dict[str, Tensor]:
-    """By task: `strength` times the mean squared distance of features to their prototypes.
+    """Loss terms that draw features to the prototypes of their classes.
 
     A feature whose class has no prototype contributes nothing: its target is the feature itself.
+
+    Args:
+        found: Examples with features in the place of inputs.
+        prototypes: The prototypes, by task.
+        strength: The weight of the terms.
+
+    Returns:
+        By task: `strength` times the mean squared distance of features to their prototypes.
     """
     terms = {}
     own = found.inputs.detach()
@@ -79,16 +98,19 @@ def fitted(
     batches: Iterable[Examples],
     lr: float,
 ) -> Params:
-    """Parameters after one step of SGD on every batch, on the server.
+    """Trains parameters on the server, with one step of SGD on every batch.
 
     Args:
-        params: The parameters to begin with.
+        params: The initial parameters.
         loss: The loss of parameters on a batch.
         batches: The batches, in order.
         lr: The learning rate, `server_lr` of the algorithms.
 
+    Returns:
+        The trained parameters.
+
     Raises:
-        Failure: The loss is not finite.
+        Failure: If the loss is not finite.
     """
     optimizer = make_optimizer("sgd")
     moving = Params({name: tensor.clone().requires_grad_() for name, tensor in params.items()})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @cache
 def algorithm_places() -> dict[str, str]:
-    """Name → "module:Class" for every file here; the algorithm is the last class of its file."""
+    """By name, "module:Class" of every file here; the algorithm is the last class of its file."""
     places = {}
     for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
         if path.stem != "registry":
@@ -32,13 +32,17 @@ plugin = Plugin(algorithms=algorithm_places())
 
 
 def find_algorithm(name: str) -> type[Algorithm[Any]]:
-    """The class of an algorithm.
+    """Finds the class of an algorithm.
 
     Args:
-        name: That of a file in this folder or of a plug-in, or `file.py:Class`, `module:Class`.
+        name: The name of a file in this folder, a name that a plug-in provides, `file.py:Class` or
+            `module:Class`.
+
+    Returns:
+        The class.
 
     Raises:
-        UsageError: There is no such class, or it is not an `Algorithm`.
+        UsageError: If there is no such class, or it is not an `Algorithm`.
     """
     from consort.core.algorithm import Algorithm
 

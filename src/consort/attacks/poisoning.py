@@ -1,4 +1,4 @@
-"""Clients that do harm on purpose, so that defences can be tried: in any algorithm."""
+"""Malicious clients, for testing defences with any algorithm: the table `attack` of a recipe."""
 
 from __future__ import annotations
 
@@ -24,66 +24,96 @@ from consort.protection.updates import reworked
 from consort.tasks import Classification, Task
 
 ATTACK_SUCCESS = "attack_success"
-"""The share of marked test examples for which a model says what an attacker wants."""
+"""The metric: the share of triggered test examples that get the attacker's label."""
 Kind = Literal["label_flip", "backdoor", "sign_flip", "scaled", "nan"]
+"""The kinds of attacks: see `Attack.by`."""
 
 
 @dataclass(frozen=True)
 class Attack(Protection):
-    """What some of the clients do wrong."""
+    """Attacks by some of the clients."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "attack"
 
     by: list[Kind] = field(default_factory=list)
-    """`label_flip` teaches class c as the last but c, `backdoor` a mark as the class `target`;
-    `sign_flip` sends the opposite update, `scaled` an update that is too long, `nan` no numbers;
-    several together; none if empty."""
+    """The attacks, combined: `label_flip` trains with class c as the last but c, `backdoor` with
+    triggered examples as class `target`; `sign_flip` sends the opposite update, `scaled` one that
+    is too large, `nan` one that is not a number. Nobody attacks if it is empty."""
     clients: PositiveInt = 1
-    """How many clients attack; which, the seed decides."""
+    """The number of attackers, which are drawn with the seed."""
     strength: PositiveFloat = 10.0
-    """Factor of `scaled`."""
+    """The factor of `scaled`."""
     target: NonNegativeInt = 0
-    """The class that `backdoor` wants for marked examples."""
+    """The class that `backdoor` teaches for triggered examples."""
     patch: PositiveInt = 3
-    """Pixels of a side of the mark in the lower right corner; of vectors, the last numbers."""
+    """The side of the trigger, a square in the lower right corner, in pixels; of vectors, the last
+    so many entries."""
 
     def attackers(self, ids: Sequence[str], seed: int) -> frozenset[str]:
-        """Who attacks."""
+        """Draws the attackers.
+
+        Args:
+            ids: The names of all clients.
+            seed: The seed of the run.
+
+        Returns:
+            The names of the attackers.
+
+        Raises:
+            UsageError: If there are fewer clients than attackers.
+        """
         if not self.by:
             return frozenset()
         if self.clients > len(ids):
-            raise UsageError(f"attack.clients = {self.clients}, but there are {len(ids)} clients")
+            raise UsageError(
+                f"attack.clients = {self.clients}, but there are {len(ids)} clients: lower "
+                "attack.clients"
+            )
         drawn = torch.randperm(len(ids), generator=generator_for(seed, "attackers"))
         return frozenset(ids[place] for place in drawn[: self.clients].tolist())
 
     @property
     def needs_single_answers(self) -> bool:
-        """Whether it changes answers, and not only what attackers learn."""
+        """Whether it changes answers, and not only the training data of attackers."""
         return bool(set(self.by) - {"label_flip"})
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
-        """Refuses more attackers than there are clients."""
+        """Refuses more attackers than there are clients.
+
+        Raises:
+            UsageError: If there are fewer clients than attackers.
+        """
         self.attackers(federation.client_ids, federation.seed)
 
     def prepared(self, federation: F) -> F:
-        """The federation in which attackers learn what is wrong, if that is the attack.
+        """Poisons the training data of attackers, if the attack asks for it.
 
-        With a back door, everybody is tested on marked examples too.
+        With a backdoor, all clients are also tested on triggered examples.
+
+        Args:
+            federation: The clients.
+
+        Returns:
+            The federation with the changed data.
+
+        Raises:
+            UsageError: If a client has no suitable classes.
         """
-        lies = [kind for kind in ("label_flip", "backdoor") if kind in self.by]
-        if not lies:
+        kinds = [kind for kind in ("label_flip", "backdoor") if kind in self.by]
+        if not kinds:
             return federation
         attackers = self.attackers(federation.client_ids, federation.seed)
         members = dict(federation.members)
         for name, member in federation.members.items():
-            if name in attackers or "backdoor" in lies:
-                _check(name, member, lies[-1], self.target)
-                members[name] = replace(member, load=partial(self._lied, member, name in attackers))
+            if name in attackers or "backdoor" in kinds:
+                _check(name, member, kinds[-1], self.target)
+                load = partial(self._poisoned, member, name in attackers)
+                members[name] = replace(member, load=load)
         return replace(federation, members=members)
 
     def client(self, handler: Handler, setting: Setting) -> Handler:
-        """Attackers send something else than the algorithm says; evaluation is left as it is."""
+        """Attackers send changed updates; evaluation is not affected."""
         federation = setting.federation
         attackers = self.attackers(federation.client_ids, federation.seed)
 
@@ -95,7 +125,8 @@ class Attack(Protection):
 
         return harmful
 
-    def _lied(self, member: Member, attacks: bool) -> Splits:
+    def _poisoned(self, member: Member, attacks: bool) -> Splits:
+        """The data of a client, with poisoned training data if it attacks."""
         splits = member.load()
         train, extra = splits.train, dict(splits.extra)
         if attacks and "label_flip" in self.by:
@@ -110,7 +141,14 @@ class Attack(Protection):
         return replace(splits, train=train, extra=extra)
 
     def marked(self, examples: Examples) -> Examples:
-        """Examples with the brightest value in a corner, and the label that the attacker wants."""
+        """Adds the trigger, a square of the largest value, and the attacker's label.
+
+        Args:
+            examples: The examples, which are not changed.
+
+        Returns:
+            The triggered examples.
+        """
         inputs = examples.inputs.clone()
         corner = (..., slice(-self.patch, None), slice(-self.patch, None))
         if len(inputs):
@@ -119,7 +157,7 @@ class Attack(Protection):
         return Examples(inputs, wanted)
 
     def on_update(self, update: Params) -> Params:
-        """What an attacker sends in the place of its update."""
+        """The update that an attacker sends in the place of its `update`."""
         if "nan" in self.by:
             return update * math.nan
         factor = (self.strength if "scaled" in self.by else 1.0) * (
@@ -131,9 +169,12 @@ class Attack(Protection):
 def _check(name: str, member: Member, kind: str, target: int) -> None:
     tasks = [task for task in member.tasks.values() if isinstance(task, Classification)]
     if not tasks or (kind == "backdoor" and len(tasks) < len(member.tasks)):
-        raise UsageError(f"attack.by = {kind!r} needs classes, and client {name} learns none")
+        raise UsageError(
+            f"attack.by = {kind!r} needs tasks with classes, but client {name} has others: remove "
+            "this attack"
+        )
     if kind == "backdoor" and target >= min(task.classes for task in tasks):
-        raise UsageError(f"attack.target = {target}: client {name} has no such class")
+        raise UsageError(f"attack.target = {target} is not a class of client {name}: lower it")
 
 
 def _flipped(examples: Examples, tasks: Mapping[str, Task]) -> Examples:

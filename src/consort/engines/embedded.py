@@ -1,4 +1,4 @@
-"""All clients in this process, one after the other."""
+"""An engine with all clients in this process, one after the other."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from consort.engines.host import ClientHost
 
 
 class Embedded:
-    """The simplest engine: a loop."""
+    """The simplest engine: a loop.
+
+    Args:
+        host: Runs the clients.
+    """
 
     def __init__(self, host: ClientHost) -> None:
         self.host = host
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Answers each call when its reply is asked for."""
+        """Answers each of the `calls` when its reply is consumed."""
         for chunk in self.host.chunks(calls):
             yield from self.host.answer(chunk)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """There is nothing to release."""

@@ -1,4 +1,4 @@
-"""Answers calls for clients that live in this process; every engine ends here."""
+"""Answers calls for the clients of one process, under every engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,17 @@ _STATISTICS = "batchnorm statistics"
 
 
 class ClientHost:
-    """Looks a client up, lends it a model, runs one of its methods, keeps its state."""
+    """Runs the methods that calls name, on the clients of this process.
+
+    Args:
+        federation: The clients, with all protections.
+        algorithm: The algorithm whose client methods are run.
+        seed: The seed of the run.
+        rounds: The number of rounds of the run.
+        store: Where the clients' states are kept.
+        tuning_epochs: If not 0, evaluation also scores models after so many epochs of fine-tuning.
+        witness: Called with every model that a client scores, and with its scores.
+    """
 
     def __init__(
         self,
@@ -56,7 +66,14 @@ class ClientHost:
         self._seen: tuple[object, ...] = ()
 
     def chunks(self, calls: Sequence[Call]) -> list[Sequence[Call]]:
-        """Cuts calls into what is answered together, in the same way on every engine."""
+        """Groups calls that are answered together, in the same way under every engine.
+
+        Args:
+            calls: The calls of one delivery.
+
+        Returns:
+            The groups, in the order of the calls.
+        """
         alone = any(protection.alone for protection in self.federation.protections)
         if alone or not self.federation.compute.cohort_step:
             return [[call] for call in calls]
@@ -67,21 +84,28 @@ class ClientHost:
         return chunks
 
     def answer(self, calls: Sequence[Call]) -> list[Reply]:
-        """Runs the method each call names; whatever goes wrong becomes an error reply."""
+        """Runs the method that each call names.
+
+        Args:
+            calls: One of the groups that `chunks` returns.
+
+        Returns:
+            One reply per call; an error of a client becomes an error reply.
+        """
         if len(calls) == 1:
             return [self._answer(calls[0])]
         try:
             return self._answer_together(calls)
         except Exception:
-            # Find out whose fault it was; the others need not suffer.
+            # One by one, so that only the clients that caused the error fail.
             return [self._answer(call) for call in calls]
 
     def algorithm_of(self, client: str) -> Algorithm[object]:
-        """The algorithm as this client runs it."""
+        """The algorithm with the settings of local training that `client` has."""
         return self.algorithm.with_local(self.federation.members[client].local)
 
     def _cohort_key(self, call: Call) -> tuple[object, ...] | None:
-        """Equal for neighbours that can be trained in one step; None where that cannot be."""
+        """Equal for successive calls that can be trained in one step; None if a call cannot."""
         method = getattr(self.algorithm, call.method, None)
         local = getattr(self.algorithm_of(call.client), "local", None)
         blueprint = self.federation.blueprint(call.client)
@@ -90,7 +114,7 @@ class ClientHost:
         try:
             examples = len(self.federation.data(call.client).train)
         except Exception:
-            return None  # answered alone, where errors get the client's name
+            return None  # answered by itself, so that the error gets the client's name
         return id(blueprint), examples, self.federation.members[call.client].local
 
     def _answer_together(self, calls: Sequence[Call]) -> list[Reply]:
@@ -110,7 +134,7 @@ class ClientHost:
         return [Reply(c.client, p, None, *each) for c, p in zip(calls, parts, strict=True)]
 
     def _run_cohort(self, calls: Sequence[Call]) -> tuple[Payload, int]:
-        """One batched call of the method for all clients, and its operations."""
+        """Runs the method once for all clients; also returns the number of operations."""
         first = calls[0]
         blueprint = self.federation.blueprint(first.client)
         for call in calls:
@@ -136,7 +160,7 @@ class ClientHost:
         return content, counter.flops
 
     def _counter(self, call: Call) -> FlopCounter:
-        """Evaluation is no work: it is not counted."""
+        """A counter of operations; those of evaluation are not counted."""
         return FlopCounter(self.federation.compute.count_flops and not call.evaluation)
 
     def _answer(self, call: Call) -> Reply:
@@ -177,7 +201,9 @@ class ClientHost:
         call = request.call
         method = getattr(self.algorithm_of(call.client), call.method, None)
         if not is_on_client(method):
-            raise ConsortError(f"{call.method} is not a method that clients answer")
+            raise ConsortError(
+                f"{call.method} is not a method that clients answer: mark it with @on_client"
+            )
         blueprint = self.federation.blueprint(call.client)
         self._check_once(call.payload, blueprint)
         client = self._client(request, blueprint.fresh())
@@ -193,7 +219,7 @@ class ClientHost:
         return content
 
     def _tuned(self, client: Client) -> Payload:
-        """Scores of the model that was scored last, after local training that nobody else sees."""
+        """Scores of the model that was scored last, after fine-tuning, which nothing else sees."""
         local = getattr(self.algorithm_of(client.id), "local", LocalTraining())
         local.tuning(self.tuning_epochs).run(client)
         return client.score()
@@ -202,14 +228,17 @@ class ClientHost:
         return derive(self.seed, call.round, call.client, call.method, call.turn)
 
     def _keep_private(self, tensors: Iterable[NamedTensor]) -> None:
-        """Refuses to send what the algorithm promises to keep."""
+        """Refuses to send tensors that are private in the algorithm."""
         for name, _ in tensors:
             for role in self.algorithm.private:
                 if has_role(name, role):
-                    raise Failure(f"{name!r} is private in this algorithm and was not sent")
+                    raise Failure(
+                        f"{name!r} is private in this algorithm and was not sent: leave it out of "
+                        "the answer"
+                    )
 
     def _check_once(self, payload: Payload, blueprint: Blueprint) -> None:
-        """What was sent to the client before as well was checked then."""
+        """Checks a payload, unless the same objects were checked for the last call."""
         seen = (blueprint, *payload.values())
         if list(map(id, seen)) != list(map(id, self._seen)):
             check(tensors_in(payload), blueprint.shapes)
@@ -238,7 +267,7 @@ class ClientHost:
         )
 
     def _remember(self, call: Call, state: State, remembered: State) -> None:
-        """Saves a client's state if anything in it was assigned to."""
+        """Saves a client's state if an entry was added, removed or assigned to."""
         same = state.keys() == remembered.keys() and all(
             value is remembered[key] for key, value in state.items()
         )

@@ -1,6 +1,6 @@
-"""What is done around every exchange: counting, checking, losing on purpose, handling errors.
+"""Engines around an engine: counting bytes, checking replies, injecting faults, handling errors.
 
-Each wraps an engine and is one, so algorithms never see them.
+Each wraps an engine and is an engine, so algorithms do not notice them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ from consort.errors import ClientFailed, Refused
 from consort.federation.participation import happens
 
 ErrorPolicy = Literal["stop", "skip", "retry"]
+"""What an error of a client means: stop the run, go on without the client, or ask it again."""
 
 
 def bytes_by_role(tensors: Iterable[NamedTensor]) -> dict[str, int]:
-    """The size of all tensors of a payload, summed by the role its name begins with.
+    """The size of all tensors of a payload, summed by role.
 
-    Plain numbers and text count as nothing: they are small, and every engine writes them in
-    its own way.
+    Plain numbers and text are not counted: they are small, and their size depends on the engine.
+
+    Args:
+        tensors: The tensors with their names, whose first part is the role.
+
+    Returns:
+        The bytes by role; `other` for tensors without a name.
     """
     sizes: dict[str, int] = {}
     for name, tensor in tensors:
@@ -33,41 +39,43 @@ def bytes_by_role(tensors: Iterable[NamedTensor]) -> dict[str, int]:
 
 @dataclass
 class Wrapper:
-    """Passes everything on."""
+    """Passes everything on to the wrapped engine; the base of the others."""
 
     engine: Engine
+    """The wrapped engine."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Passes the calls on."""
+        """Delivers `calls` with the wrapped engine."""
         return self.engine.deliver(calls)
 
     def close(self) -> None:
-        """Closes the engine inside."""
+        """Closes the wrapped engine."""
         self.engine.close()
 
 
 @dataclass
 class Metered(Wrapper):
-    """Tells what really went down and up with every reply."""
+    """Records the bytes that were sent to and by every client."""
 
     record: Callable[[Call, Reply, dict[str, int], dict[str, int]], Any]
+    """Called with the call, the reply, the bytes sent to the client and those sent by it."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Reports (call, reply, bytes down, bytes up) for every reply."""
-        down = _Remembering()
+        """Delivers `calls` and records the bytes of every call and reply."""
+        sent = _PayloadSizes()
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
-            self.record(call, reply, down.sizes(call.payload), bytes_by_role(reply.tensors))
+            self.record(call, reply, sent.of(call.payload), bytes_by_role(reply.tensors))
             yield reply
 
 
-class _Remembering:
-    """Sizes of payloads, measured once while clients are sent the same objects."""
+class _PayloadSizes:
+    """Sizes of payloads, computed once for successive clients that are sent the same objects."""
 
     def __init__(self) -> None:
         self.key: tuple[int, ...] = ()
         self.value: dict[str, int] = {}
 
-    def sizes(self, payload: Payload) -> dict[str, int]:
+    def of(self, payload: Payload) -> dict[str, int]:
         key = tuple(map(id, payload.values()))
         if key != self.key:
             self.key, self.value = key, bytes_by_role(tensors_in(payload))
@@ -79,9 +87,10 @@ class Checked(Wrapper):
     """Refuses replies with wrong names, shapes or types, or with numbers that are not finite."""
 
     shapes: Callable[[str], Mapping[str, tuple[int, ...]]]
+    """Returns the shapes of a client's parameters by name."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Turns a reply that cannot be right into an error reply."""
+        """Delivers `calls`, with an error in the place of every invalid reply."""
         for reply in self.engine.deliver(calls):
             try:
                 if reply.error is None:
@@ -92,25 +101,26 @@ class Checked(Wrapper):
 
 
 class RefusedReply(ClientFailed):
-    """A client answered, but its answer was not taken in."""
+    """A client answered, but its answer was refused."""
 
 
 class Absent(ClientFailed):
-    """A client did not answer in time; nothing is wrong with it."""
+    """A client did not answer in time, without any error."""
 
 
 @dataclass
 class Faulty(Wrapper):
-    """Loses calls and replies on purpose, the same ones in every run of a seed."""
+    """Loses calls and replies on purpose: the same ones in every run with the same seed."""
 
     seed: int
+    """The seed of the run."""
     dropout: float
-    """Probability that a client is not reached in a round."""
+    """The probability that a client is not reached in a round."""
     stragglers: float
-    """Probability that a client works, but answers too late to count."""
+    """The probability that a client does its work but answers too late."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Evaluation is never disturbed."""
+        """Delivers `calls`, except for the lost ones; evaluation is not affected."""
         lost = {
             call.client
             for call in calls
@@ -132,23 +142,30 @@ class Faulty(Wrapper):
 
 @dataclass
 class Policed(Wrapper):
-    """Decides what an error of a client means: stop, go on without it, or ask again.
+    """Handles errors of clients: stops the run, goes on without the client, or asks it again.
 
-    A client that is merely absent or whose answer was refused never stops a run: the round goes
-    on without it, and the user is told.
+    A client that is absent or whose answer was refused never stops a run: the round goes on
+    without it, and the user is told.
     """
 
     on_error: ErrorPolicy
+    """What to do about errors."""
     retries: int
+    """How often a client is asked again, with `on_error = "retry"`."""
     tell: Callable[[ClientFailed], Any]
+    """Reports an error of a client without which the round goes on."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Passes good replies on; errors as the policy says."""
+        """Delivers `calls` and handles errors by the policy.
+
+        Raises:
+            ClientFailed: If a client fails and the policy is to stop, or repeated calls fail too.
+        """
         for call, reply in zip(calls, self._replies(calls), strict=True):
             yield self._judged(call, reply)
 
     def _replies(self, calls: Sequence[Call]) -> Iterable[Reply]:
-        """All of them first where some may be asked again: an engine delivers once at a time."""
+        """The replies, complete if calls may be repeated: an engine has one delivery at a time."""
         replies = self.engine.deliver(calls)
         return list(replies) if self.on_error == "retry" else replies
 

@@ -1,4 +1,4 @@
-"""An engine for tests: a function answers."""
+"""An engine for tests, whose answers come from a function."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from consort.errors import ClientFailed
 
 
 class Scripted:
-    """Answers every call with a function of it; a `ClientFailed` it raises becomes the reply."""
+    """Answers every call with a function, and keeps all calls in `calls`.
+
+    Args:
+        script: Computes the answer to a call; a `ClientFailed` that it raises becomes the reply.
+    """
 
     def __init__(self, script: Callable[[Call], Payload]) -> None:
         self.script = script
         self.calls: list[Call] = []
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Notes each call and answers it."""
+        """Records and answers each of the `calls`."""
         for call in calls:
             self.calls.append(call)
             try:
@@ -25,4 +29,4 @@ class Scripted:
                 yield Reply(call.client, error=error)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """There is nothing to release."""

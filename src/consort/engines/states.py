@@ -1,4 +1,4 @@
-"""What clients remember between calls, written under the time it was written."""
+"""What clients remember between calls, stored with the time at which it was written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from consort.core.wire import decode, encode
 from consort.errors import Failure
 
 Stamp = tuple[int, int]
-"""(round, step): when in a run something was written."""
+"""(round, step): a time within a run."""
 
 
 class StateStore:
-    """Keeps every client's state under the time it was written.
+    """Stores every client's state with the time at which it was written.
 
-    A call at (round, step) reads what was written strictly before it, so a round that is run
-    again after a crash finds the state it found the first time. Of earlier rounds the last two
-    are kept. Without a folder, states are kept in memory.
+    A call at (round, step) reads what was written strictly before, so a round that is repeated
+    after a crash finds the same state as the first time. The states of the last two earlier rounds
+    are kept.
+
+    Args:
+        folder: Where states are stored; without it, they are kept in memory.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -27,13 +30,35 @@ class StateStore:
         self._memory: dict[str, dict[Stamp, bytes]] = {}
 
     def load(self, client: str, before: Stamp) -> State:
-        """The newest state written before a time, or an empty one."""
+        """Loads the newest state that was written before a time.
+
+        Args:
+            client: The client's name.
+            before: The time.
+
+        Returns:
+            The state; an empty one if there is none.
+
+        Raises:
+            Failure: If the file is damaged.
+        """
         data = self.read(client, before)
         state: State = decode(data) if data else {}
         return state
 
     def read(self, client: str, before: Stamp) -> bytes:
-        """The same as it was written, to be carried elsewhere; nothing if there is none."""
+        """Like `load`, but returns the encoded state, to be sent to another process.
+
+        Args:
+            client: The client's name.
+            before: The time.
+
+        Returns:
+            The encoded state; empty if there is none.
+
+        Raises:
+            Failure: If the file is damaged.
+        """
         stamps = [stamp for stamp in self._stamps(client) if stamp < before]
         if not stamps:
             return b""
@@ -43,15 +68,27 @@ class StateStore:
         try:
             return read_checked(path)
         except Failure as error:
-            # Without it an older state would be taken, and the numbers would be others.
+            # With an older state in its place, the results would differ silently.
             raise Failure(f"{path} is damaged: start the run again in a new folder") from error
 
     def save(self, client: str, stamp: Stamp, state: State) -> None:
-        """Writes a state and forgets those that no resume can need any more."""
+        """Stores a state, and deletes those that resuming the run cannot need any more.
+
+        Args:
+            client: The client's name.
+            stamp: The time at which the state is written.
+            state: The state.
+        """
         self.write(client, stamp, encode(state))
 
     def write(self, client: str, stamp: Stamp, data: bytes) -> None:
-        """The same for a state that comes from elsewhere, already encoded."""
+        """Like `save`, for a state that is already encoded.
+
+        Args:
+            client: The client's name.
+            stamp: The time at which the state is written.
+            data: The encoded state.
+        """
         if self.folder is None:
             self._memory.setdefault(client, {})[stamp] = data
         else:
@@ -63,7 +100,12 @@ class StateStore:
                 self._delete(client, old)
 
     def forget_after(self, client: str, stamp: Stamp | None) -> None:
-        """Deletes what was written later than a time, or everything."""
+        """Deletes the states of a client that were written after a time.
+
+        Args:
+            client: The client's name.
+            stamp: The time; None deletes all of the client's states.
+        """
         for later in self._stamps(client):
             if stamp is None or later > stamp:
                 self._delete(client, later)
@@ -71,7 +113,7 @@ class StateStore:
     def _stamps(self, client: str) -> list[Stamp]:
         if self.folder is None:
             return list(self._memory.get(client, ()))
-        folder = f"{self.folder}/{client}"  # no Path: this is asked once per call
+        folder = f"{self.folder}/{client}"  # no Path, for speed: this runs once per call
         names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
         return [_stamp(name) for name in names if name.endswith(".state")]
 

@@ -1,4 +1,4 @@
-"""Differential privacy for what clients send, with an account of what it has cost so far.
+"""Differential privacy of what clients send, with the budget that was spent so far.
 
 McMahan, Ramage, Talwar and Zhang: Learning Differentially Private Recurrent Language Models, ICLR
 2018 (whole clients); Abadi et al.: Deep Learning with Differential Privacy, CCS 2016 (examples).
@@ -28,56 +28,68 @@ from consort.protection.updates import reworked
 from consort.tasks import Task
 
 PUBLIC = ("examples",)
-"""Entries of an answer that are sent as they are, and that nothing is promised for."""
+"""Entries of an answer that are sent unchanged and are not covered by the guarantee."""
 
 
 @dataclass(frozen=True)
 class Privacy(Protection):
-    """Differential privacy for one `example` of a client, or for a whole `client`."""
+    """Differential privacy of single examples, or of whole clients."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "privacy"
     alone: ClassVar[bool] = True
 
     level: Literal["client", "example"]
-    """`client`: every answer is clipped and gets noise; `example`: every step of training."""
+    """What is protected: a whole `client`, by clipping and noise in every answer, or a single
+    `example`, by clipping and noise in every training step."""
     clip: PositiveFloat = 1.0
-    """Largest length of an answer's update, or of one example's gradient."""
+    """The largest norm of an answer's update, or of one example's gradient."""
     noise: PositiveFloat = 1.0
-    """Deviation of the noise, in units of `clip`."""
+    """The standard deviation of the noise, in units of `clip`."""
     delta: Annotated[float, Strict(), Gt(0), Lt(1)] = 1e-5
     """The probability with which epsilon may not hold."""
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
-        """Refuses an algorithm that the guarantee would not cover."""
+        """Refuses an algorithm that the guarantee does not cover.
+
+        Raises:
+            UsageError: If the algorithm uses training data in other ways than by training steps.
+        """
         if self.level == "example" and not algorithm.known_to_train_only_by_steps():
             raise UsageError(
-                f"privacy.level = 'example' covers training steps, but "
+                f"privacy.level = 'example' protects training steps, but "
                 f"{type(algorithm).__name__} may learn from its data in other ways: use an "
                 "algorithm that declares `trains_only_by_steps`, such as fedavg, or "
                 "privacy.level = 'client'"
             )
 
     def check_client(self, federation: Federation, client: str, algorithm: Algorithm[Any]) -> None:
-        """Refuses models and tasks without gradients of single examples."""
+        """Refuses clients whose models or tasks mix the examples of a batch.
+
+        Raises:
+            UsageError: If `level` is `example` and the client uses `local.balance`, BatchNorm or a
+                loss that compares examples, or if Opacus is not installed.
+        """
         accountant()
         if self.level == "client":
             return
         trained = algorithm.with_local(federation.members[client].local)
         if getattr(getattr(trained, "local", None), "balance", False):
-            raise UsageError("privacy.level = 'example' counts each example once: no local.balance")
+            raise UsageError(
+                "privacy.level = 'example' counts each example once: remove local.balance"
+            )
         _refuse_batchnorm(client, federation.blueprint(client).model)
         _refuse_comparisons(client, federation.members[client].tasks)
 
     def client(self, handler: Handler, setting: Setting) -> Handler:  # noqa: ARG002
-        """Adds noise to what is sent, or to every step of training; tells what was spent."""
+        """Adds noise to answers or to training steps; evaluations also report the epsilon spent."""
 
         def private(request: Request) -> Payload:
             if self.level == "example":
                 request.steps = PrivateSteps(self.clip, self.noise)
             if request.call.evaluation:
-                spent = {"epsilon": self.epsilon(request.state)}
-                return handler(request) | spent
+                epsilon = self.epsilon(request.state)  # before any fine-tuning
+                return handler(request) | {"epsilon": epsilon}
             content = handler(request)
             return self.protected(content, request.call.payload, request.state, request.generator)
 
@@ -86,11 +98,24 @@ class Privacy(Protection):
     def protected(
         self, content: Payload, received: Payload, state: State, generator: Generator
     ) -> Payload:
-        """What may be sent in the place of an answer; what nothing is promised for is refused."""
+        """Clips an answer and adds noise to it, if `level` is `client`.
+
+        Args:
+            content: The answer.
+            received: The payload that the client received.
+            state: The client's state, in which the steps are recorded.
+            generator: The source of the noise.
+
+        Returns:
+            The answer that may be sent.
+
+        Raises:
+            Failure: If the answer has entries that the guarantee does not cover.
+        """
         for key, value in content.items():
             if key not in PUBLIC and not _is_parameters(value):
                 raise Failure(
-                    f"its answer has {key!r}, which privacy.level = {self.level!r} cannot hide: "
+                    f"its answer has {key!r}, which privacy.level = {self.level!r} cannot protect: "
                     "choose an algorithm that sends only parameters, or remove [privacy]"
                 )
         if self.level == "example" or not any(key not in PUBLIC for key in content):
@@ -104,13 +129,13 @@ class Privacy(Protection):
         return within + Params(dict(zip(within, noise, strict=True)))
 
     def epsilon(self, state: State) -> float:
-        """What a client with this memory has spent."""
+        """The epsilon that a client with this `state` has spent so far."""
         ledger = tuple((rate, steps) for rate, steps in state.get(LEDGER, ()))
         return spent(ledger, self.noise, self.delta)
 
 
 def _is_parameters(value: Any) -> bool:
-    """Of anything else, keys and shapes may tell what a client holds: which classes, how many."""
+    """Whether a value is made of `Params`; other values may reveal a client's classes by keys."""
     many = isinstance(value, list | tuple)
     return isinstance(value, Params) or (many and all(isinstance(v, Params) for v in value))
 

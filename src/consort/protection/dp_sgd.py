@@ -1,4 +1,4 @@
-"""Steps in which no single example matters much: DP-SGD in the place of ordinary steps.
+"""DP-SGD: training steps on which no single example has much influence.
 
 Abadi et al. 2016, Algorithm 1: examples are drawn independently (Poisson), the gradient of each is
 clipped, noise is added to their sum, and the divisor is the expected number of examples.
@@ -21,10 +21,21 @@ from consort.training.local import LocalTraining
 from consort.training.objectives import Found, Gradients, Objective, Step, gradients_of_sum
 
 Losses = Callable[[Client, Examples], dict[str, Tensor]]
+"""Computes the losses of a batch."""
 
 
 def drawn(examples: Examples, rate: float, steps: int, generator: Generator) -> Iterator[Examples]:
-    """So many batches, in each of them every example with the probability `rate`."""
+    """Draws batches by Poisson sampling.
+
+    Args:
+        examples: The examples to draw from.
+        rate: The probability with which each example is in a batch.
+        steps: The number of batches.
+        generator: The source of randomness.
+
+    Yields:
+        One batch at a time, which may be empty.
+    """
     for _ in range(steps):
         chosen = torch.rand(len(examples), generator=generator) < rate
         yield examples.take(chosen.nonzero().flatten())
@@ -40,19 +51,19 @@ class _Loss(nn.Module):
         self._client = client
 
     def forward(self, inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
-        """The loss of one example."""
+        """The loss of one example, whose `inputs` and `targets` have no batch dimension."""
         one = Examples(inputs[None], {task: target[None] for task, target in targets.items()})
         return torch.stack(list(self._losses(self._client, one).values())).sum()
 
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    """The steps of DP-SGD in the place of the ordinary ones; each call writes down its price."""
+    """Replaces the steps of local training by those of DP-SGD; a `StepRule`."""
 
     clip: float
-    """Largest length of one example's gradient."""
+    """The largest norm of one example's gradient."""
     noise: float
-    """Deviation of the noise, in units of `clip`."""
+    """The standard deviation of the noise, in units of `clip`."""
 
     def __call__(
         self,
@@ -65,9 +76,18 @@ class PrivateSteps:
         names: Sequence[str],
         params: Sequence[Tensor],
     ) -> tuple[Step, Iterator[Examples]]:
-        """DP-SGD's step and its randomly drawn batches: see `StepRule`."""
+        """Prepares the steps of DP-SGD and records their number in the client's state.
+
+        Arguments and return value are those of `StepRule`.
+
+        Raises:
+            UsageError: If `examples` or other than the default `gradients` are given.
+        """
         if examples is not None or gradients is not gradients_of_sum:
-            raise UsageError("privacy.level = 'example' needs the client's own examples")
+            raise UsageError(
+                "privacy.level = 'example' needs training on the client's own examples with the "
+                "default gradients: choose another algorithm, or privacy.level = 'client'"
+            )
         train = local.prepared(client)
         count = max(len(train), 1)
         rate = min(local.batch / count, 1.0)
@@ -88,7 +108,7 @@ class PrivateSteps:
         params: Sequence[Tensor],
         expected: float,
     ) -> Step:
-        """From a batch to its mean loss and a noisy mean of clipped gradients."""
+        """Returns a function for the mean loss of a batch and the noisy mean of its gradients."""
         module = _Loss(client, losses)
 
         def loss(values: dict[str, Tensor], inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
@@ -110,12 +130,29 @@ class PrivateSteps:
 
 
 def noise_like(tensors: Iterable[Tensor], deviation: float, generator: Generator) -> list[Tensor]:
-    """Gaussian noise of these shapes."""
+    """Draws Gaussian noise.
+
+    Args:
+        tensors: Tensors with the shapes and types of the noise.
+        deviation: The standard deviation.
+        generator: The source of randomness.
+
+    Returns:
+        One tensor of noise for each of `tensors`.
+    """
     return [torch.randn(t.shape, generator=generator, dtype=t.dtype) * deviation for t in tensors]
 
 
 def clipped_sums(grads: Sequence[Tensor], limit: float) -> list[Tensor]:
-    """The sums over examples (the first dimension), each example's gradient cut to a length."""
+    """Clips each example's gradient and sums over the examples.
+
+    Args:
+        grads: The gradients, one tensor per parameter, with the examples as first dimension.
+        limit: The largest norm of one example's gradient over all parameters.
+
+    Returns:
+        One sum per parameter.
+    """
     lengths = torch.stack([grad.flatten(1).norm(dim=1) for grad in grads]).norm(dim=0)
     factors = (limit / lengths).clamp(max=1.0)
     return [torch.tensordot(factors, grad, 1) for grad in grads]

@@ -1,8 +1,8 @@
-"""Looks at a model before training it: some are built to carry examples away.
+"""Refuses models that are built to copy training examples into their updates (imprints).
 
 Fowl, Geiping, Czaja, Goldblum and Goldstein: Robbing the Fed, ICLR 2022: a linear layer whose rows
-all measure the same thing, with biases that rise in steps, sorts examples into bins, and
-differences of its gradients are the examples.
+are all multiples of one row, with increasing biases, sorts examples into bins, and differences of
+its gradients are the examples.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ from consort.errors import Refused
 from consort.federation.protection import Handler, Protection, Request, Setting
 
 FEWEST = 8
-"""Smaller layers are not looked at: a few rows may be alike by chance."""
+"""Layers with fewer rows or columns are not checked: a few rows may be alike by chance."""
 ALIKE = 0.999
-"""Rows are alike if the cosine of the angle between them is at least this, or its opposite."""
+"""Rows are alike if the absolute cosine of the angle between them is at least this."""
 SHARE = 0.5
-"""The share of rows alike from which a layer is refused."""
+"""A layer is refused if at least this share of its rows is alike."""
 
 
 def alike_rows(weight: Tensor) -> float:
-    """The largest share of a matrix's rows that one of them is a multiple of, up to sign.
+    """The largest share of a matrix's rows that are multiples of one row.
 
-    Rows of zeros measure nothing and do not count. Only as many candidates are tried as it takes
-    to hit a group that holds more than a few of the rows.
+    Rows of zeros do not count. Only about 64 rows are compared with all others, which is enough to
+    find a large group.
+
+    Args:
+        weight: The matrix.
+
+    Returns:
+        The share; 0 if there are fewer than `FEWEST` rows.
     """
     lengths = weight.norm(dim=1, keepdim=True)
     rows = (weight / lengths)[lengths[:, 0] > 0]
@@ -41,7 +47,14 @@ def alike_rows(weight: Tensor) -> float:
 
 
 def refuse_imprints(tensors: list[NamedTensor]) -> None:
-    """Refuses a model in which a linear layer's rows are mostly the same but for their scale."""
+    """Refuses a model with a linear layer whose rows are mostly multiples of one row.
+
+    Args:
+        tensors: The parameters of the model, by name.
+
+    Raises:
+        Refused: If there is such a layer.
+    """
     for name, tensor in tensors:
         if tensor.ndim != 2 or min(tensor.shape) < FEWEST or not tensor.is_floating_point():
             continue
@@ -55,13 +68,13 @@ def refuse_imprints(tensors: list[NamedTensor]) -> None:
 
 @dataclass(frozen=True)
 class RefuseImprints(Protection):
-    """Clients refuse models that are built to carry examples away."""
+    """Clients refuse to train models that are built to copy training examples."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "refuse_imprints"
 
     def client(self, handler: Handler, setting: Setting) -> Handler:  # noqa: ARG002
-        """Looks at every payload before it is used, and at the same objects once."""
+        """Checks every payload before it is used; the same objects only once in a row."""
         seen: tuple[object, ...] = ()
 
         def guarded(request: Request) -> Payload:

@@ -1,4 +1,4 @@
-"""Another rule in the place of the mean, as a recipe's table."""
+"""Robust aggregation rules in the place of the mean: the table `robust` of a recipe."""
 
 from __future__ import annotations
 
@@ -20,25 +20,37 @@ from consort.federation.protection import Protection, Setting
 from consort.protection.updates import reworked
 
 _FEWEST = {"trimmed_mean": (2, 1), "krum": (2, 3), "multi_krum": (2, 3)}
-"""How many answers a rule needs: so many per malicious client, and so many more."""
+"""The number of answers that a rule needs: (per malicious client, in addition)."""
 
 
 @dataclass(frozen=True)
 class Robust(Protection):
-    """What the server does against clients that send wrong updates."""
+    """Robust aggregation, against clients that send wrong updates."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "robust"
 
     rule: Literal["mean", "median", "trimmed_mean", "krum", "multi_krum"] = "mean"
-    """What takes the place of the mean; all but `mean` count every client alike."""
+    """The aggregation rule; all but `mean` ignore the weights of the clients."""
     malicious: PositiveInt = 1
-    """So many malicious clients shall not matter (to all rules but the mean and the median)."""
+    """The number of malicious clients to tolerate; not used by `mean` and `median`."""
     clip: PositiveFloat | None = None
-    """Largest length of an answer's update; a longer one is shortened."""
+    """The largest norm of an answer's update; a longer one is scaled down."""
 
     def __call__(self, items: Sequence[Params], weights: Sequence[float] | None) -> Params:
-        """Takes the place of `mean`; who weighs nothing has no say."""
+        """Aggregates by the rule, in the place of `mean`.
+
+        Args:
+            items: The parameters that clients sent.
+            weights: The clients' weights; only the rule `mean` uses them, but all rules leave out
+                clients with weight 0.
+
+        Returns:
+            The aggregate.
+
+        Raises:
+            NoReplies: If there are too few answers for the rule.
+        """
         if self.rule == "mean":
             return mean(items, weights)
         if weights is not None:
@@ -55,11 +67,15 @@ class Robust(Protection):
 
     @property
     def needs_single_answers(self) -> bool:
-        """A mean of clipped updates is no longer the mean of what was sent."""
+        """Whether single answers must be visible: for all rules but the mean, and for clipping."""
         return self.rule != "mean" or self.clip is not None
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:  # noqa: ARG002
-        """Refuses a federation in which too few answer."""
+        """Refuses a federation in which too few clients take part in a round.
+
+        Raises:
+            UsageError: If the rule needs more clients.
+        """
         per_client, more = _FEWEST.get(self.rule, (0, 1))
         fewest = per_client * self.malicious + more
         if present < fewest:
@@ -70,12 +86,16 @@ class Robust(Protection):
             )
 
     def server(self, engine: Engine, setting: Setting) -> Engine:  # noqa: ARG002
-        """Shortens the updates that are too long, if there is a limit."""
+        """Clips the updates that clients send, if `clip` is given."""
         return engine if self.clip is None else Clipped(engine, self.clip)
 
     @contextmanager
     def during_round(self, algorithm: Algorithm[Any]) -> Iterator[None]:
-        """The rule takes the place of every mean of answers; one that is never used is refused."""
+        """Replaces every mean of answers by the rule.
+
+        Raises:
+            UsageError: If the round computed no mean that the rule could replace.
+        """
         if self.rule == "mean":
             yield
             return
@@ -91,12 +111,13 @@ class Robust(Protection):
 
 @dataclass
 class Clipped(Wrapper):
-    """Shortens updates that are too long."""
+    """Clips the updates that clients send."""
 
     limit: float
+    """The largest norm of an update."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Evaluation is left as it is."""
+        """Delivers `calls` and clips the updates in the replies; evaluation is not changed."""
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
             yield reply if call.evaluation or reply.error else self._clipped(call, reply)
 

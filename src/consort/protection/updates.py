@@ -1,4 +1,4 @@
-"""What a client's answer changes, whatever the algorithm calls it."""
+"""The update in a client's answer, for any algorithm."""
 
 from __future__ import annotations
 
@@ -12,13 +12,23 @@ from consort.core.params import Params
 from consort.core.wire import pack, tensors_in, unpack
 
 Change = Callable[[Params], Params]
+"""Computes another update from an update."""
 
 
 def reworked(content: Payload, received: Payload, change: Change) -> Payload:
-    """The answer with another update: `change` gets all its numbers at once, by place.
+    """Replaces the update in an answer by another one.
 
-    What has the key of something the client received is a new version of that, and only the
-    difference counts; everything else is an update as it stands.
+    If the client received parameters under the same key, the update is the difference to them;
+    otherwise the entry itself is the update.
+
+    Args:
+        content: The answer.
+        received: The payload that the client received.
+        change: Computes the new update from the whole update of the answer, whose tensors are
+            named by their position.
+
+    Returns:
+        The answer with the new update; `content` itself if `change` returns its argument.
     """
     tensors: list[Tensor] = []
     skeleton = pack(content, tensors)
@@ -36,7 +46,7 @@ def reworked(content: Payload, received: Payload, change: Change) -> Payload:
 
 
 def _bases(value: Any, sent: Any) -> Iterator[Tensor | None]:
-    """For every tensor in a value what it was before, if it was sent."""
+    """For every tensor in a value, the tensor that the client received in its place, if any."""
     for name, tensor in tensors_in(value):
         base = sent.get(name) if isinstance(value, Params) and isinstance(sent, Params) else None
         yield base if base is not None and base.shape == tensor.shape else None

@@ -180,7 +180,7 @@ def test_one_vector_has_all_the_weight():
 
 @pytest.mark.parametrize("value", [torch.inf, torch.nan])
 def test_inner_products_that_are_no_numbers_are_refused(value):
-    with pytest.raises(Failure, match="too long to be compared: lower the learning rate"):
+    with pytest.raises(Failure, match="too large to be compared: lower the learning rate"):
         min_norm_weights(torch.tensor([[value, 0.0], [0.0, 1.0]]))
 
 

@@ -167,7 +167,7 @@ def test_how_often_a_back_door_opens_is_in_the_history():
 
 
 def test_a_back_door_needs_a_class_to_lead_to():
-    with pytest.raises(UsageError, match=r"attack\.target = 3: client c0 has no such class"):
+    with pytest.raises(UsageError, match=r"attack\.target = 3 is not a class of client c0"):
         tiny_federation(2).protected(Attack(["backdoor"], target=3))
 
 

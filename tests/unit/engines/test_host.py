@@ -239,12 +239,14 @@ def test_own_statistics_are_remembered_where_they_are_local(batchnorm, kept, nor
 @pytest.mark.parametrize("method", ["secret", "start", "private", "nowhere", "__init__"])
 def test_only_client_methods_can_be_called(method):
     failed = error(host_of(), method)
-    assert str(failed) == f"client c0: {method} is not a method that clients answer"
+    expected = f"{method} is not a method that clients answer: mark it with @on_client"
+    assert str(failed) == f"client c0: {expected}"
 
 
 def test_what_is_private_is_not_sent_however_deep_it_lies():
     failed = error(host_of(), "leak")
-    assert str(failed) == f"client c0: {HEAD!r} is private in this algorithm and was not sent"
+    expected = f"{HEAD!r} is private in this algorithm and was not sent: leave it out of the answer"
+    assert str(failed) == f"client c0: {expected}"
 
 
 def test_what_is_not_private_is_sent():

@@ -154,7 +154,7 @@ def test_everybodys_data_in_one_place_are_trained_on_as_the_recipe_says():
 def test_privacy_asks_about_every_group():
     signed = recipe({"balance": True})
     made = assemble(signed, 0, None).federation
-    with pytest.raises(UsageError, match=r"counts each example once: no local\.balance"):
+    with pytest.raises(UsageError, match=r"counts each example once: remove local\.balance"):
         made.protected(Privacy("example")).check(signed.algorithm("fedavg"), 2)
 
 

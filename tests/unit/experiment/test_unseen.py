@@ -119,11 +119,14 @@ def test_a_recipe_that_makes_no_sense_is_refused(changes, problem):
     ("changes", "problem"),
     [
         ({"unseen": {"a": {"data": SIGNATURES | {"size": [24, 24]}}}}, r"\(1, 24, 24\).*same size"),
-        ({"unseen": {"a": {"data": {"name": "synthetic_vectors"}}}}, "no collection of signatures"),
+        (
+            {"unseen": {"a": {"data": {"name": "synthetic_vectors"}}}},
+            "is not a data set of signatures",
+        ),
         ({"data": {"name": "synthetic_vectors"}}, "client client-0 has the tasks classify"),
         (
             {"clients": None, "groups": [{"name": "a", "count": 2, "tasks": ["detect"]}]},
-            "client a-0 has the tasks detect: it needs identify and detect",
+            "client a-0 has the tasks detect: change them",
         ),
     ],
 )

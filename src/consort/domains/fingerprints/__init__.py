@@ -1,4 +1,4 @@
-"""Pairs of fingerprints: reading, scaling, pairing, matching and obfuscating them."""
+"""Fingerprints: reading, scaling, pairing, matching and obfuscating them."""
 
 from consort.core.plugins import Plugin
 

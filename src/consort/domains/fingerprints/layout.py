@@ -14,8 +14,8 @@ _SUFFIX = rf"\.({'|'.join(SUFFIXES)})"
 
 
 @dataclass(frozen=True)
-class Scan:
-    """An image file, the finger it shows, and the sensor that took it."""
+class Impression:
+    """One image of a finger: its file, the finger, and the sensor that took it."""
 
     path: Path
     finger: str
@@ -36,7 +36,7 @@ class Layout:
     shown: str
     """The pattern as it is shown in error messages."""
 
-    def scans(self, folder: Path) -> list[Scan]:
+    def impressions(self, folder: Path) -> list[Impression]:
         """All images below the data folder.
 
         Args:
@@ -52,15 +52,15 @@ class Layout:
             match = re.fullmatch(self.pattern + _SUFFIX, below, re.IGNORECASE)
             if match:
                 groups = match.groupdict()
-                found.append(Scan(file, groups["finger"], groups.get("sensor", "")))
+                found.append(Impression(file, groups["finger"], groups.get("sensor", "")))
         return sorted(found, key=_order)
 
 
-def _order(scan: Scan) -> tuple[object, ...]:
-    return natural(scan.sensor), natural(scan.finger), natural(scan.path.as_posix())
+def _order(one: Impression) -> tuple[object, ...]:
+    return natural(one.sensor), natural(one.finger), natural(one.path.as_posix())
 
 
-def find(name: str, folder: Path | None, layouts: Sequence[Layout]) -> list[Scan]:
+def find(name: str, folder: Path | None, layouts: Sequence[Layout]) -> list[Impression]:
     """The images of the first layout that is found on disk.
 
     Args:
@@ -75,7 +75,7 @@ def find(name: str, folder: Path | None, layouts: Sequence[Layout]) -> list[Scan
         UsageError: If no layout is found.
     """
     for layout in layouts if folder else ():
-        if folder and (scans := layout.scans(folder)):
-            return scans
+        if folder and (impressions := layout.impressions(folder)):
+            return impressions
     shown = tuple(f"{layout.place}/{layout.shown}" for layout in layouts)
     raise not_found(name, folder, shown, twin="synthetic_fingerprints")

@@ -25,7 +25,7 @@ from pydantic import Field
 from consort.data.dataset import Dataset
 from consort.data.page import read_page
 from consort.domains.fingerprints.dataset import Images, Numbers, fingerprint_dataset
-from consort.domains.fingerprints.layout import Layout, Scan, find
+from consort.domains.fingerprints.layout import Impression, Layout, find
 from consort.domains.fingerprints.pairs import Pairing, paired, spread
 from consort.domains.fingerprints.scaling import squared, without_frame
 from consort.errors import UsageError
@@ -63,13 +63,13 @@ def socofing(
     finger = r"(?P<finger>\d+__[MF]_(Left|Right)_[a-z]+_finger)"
     name = "<person>__<M|F>_<hand>_<finger>_finger"
     real = [Layout(place, f"Real/{finger}", f"Real/{name}.BMP") for place in _SOCOFING]
-    scans = find("socofing", folder, real)
+    impressions = find("socofing", folder, real)
     if pairs == "altered":
         pattern = rf"Altered/Altered-({'|'.join(levels)})/{finger}_(CR|Obl|Zcut)"
         shown = f"Altered/Altered-<level>/{name}_<change>.BMP"
         copies = find("socofing", folder, [Layout(p, pattern, shown) for p in _SOCOFING])
-        return _altered(scans, copies, size, zoom, per_finger)
-    return _dataset("socofing", scans, size, zoom, "augmented", per_finger, seed, framed=True)
+        return _altered(impressions, copies, size, zoom, per_finger)
+    return _dataset("socofing", impressions, size, zoom, "augmented", per_finger, seed, framed=True)
 
 
 def fvc2002(
@@ -116,8 +116,8 @@ def _fvc(
     pattern = r"(.*/)?(?P<sensor>DB\d)_[AB]/(?P<finger>\d+)_\d+"
     shown = "DB<sensor>_<A|B>/<finger>_<impression>.tif"
     places = f"FVC{year}", f"fingerprints/fvc{year}"
-    scans = find(f"fvc{year}", folder, [Layout(place, pattern, shown) for place in places])
-    return _dataset(f"fvc{year}", scans, size, zoom, pairs, per_finger, seed)
+    impressions = find(f"fvc{year}", folder, [Layout(p, pattern, shown) for p in places])
+    return _dataset(f"fvc{year}", impressions, size, zoom, pairs, per_finger, seed)
 
 
 def casia_fingerprint(
@@ -136,8 +136,8 @@ def casia_fingerprint(
     pattern = r"\d+/[LR]/(?P<finger>\d+_[LR]\d)_\d"
     shown = "<person>/<L|R>/<person>_<L|R><finger>_<impression>.bmp"
     places = "CASIA-FingerprintV5(BMP)", "CASIA-FingerprintV5", "fingerprints/casia-v5"
-    scans = find("casia_fingerprint", folder, [Layout(place, pattern, shown) for place in places])
-    return _dataset("casia_fingerprint", scans, size, zoom, pairs, per_finger, seed)
+    impressions = find("casia_fingerprint", folder, [Layout(p, pattern, shown) for p in places])
+    return _dataset("casia_fingerprint", impressions, size, zoom, pairs, per_finger, seed)
 
 
 def nist_sd10(
@@ -154,13 +154,13 @@ def nist_sd10(
     """
     pattern = r"(.*/)?(?P<finger>[fs]\d+)(_\d+)?"
     places = "NIST_SD10", "sd10", "fingerprints/nist-sd10"
-    scans = find("nist_sd10", folder, [Layout(p, pattern, "f<number>.png") for p in places])
-    return _dataset("nist_sd10", scans, size, zoom, "augmented", per_finger, seed)
+    impressions = find("nist_sd10", folder, [Layout(p, pattern, "f<number>.png") for p in places])
+    return _dataset("nist_sd10", impressions, size, zoom, "augmented", per_finger, seed)
 
 
 def _dataset(
     name: str,
-    scans: Sequence[Scan],
+    impressions: Sequence[Impression],
     size: int,
     zoom: float,
     pairing: Pairing,
@@ -168,21 +168,25 @@ def _dataset(
     seed: int,
     framed: bool = False,
 ) -> Dataset:
-    fingers, sensors = _numbers(scans)
+    fingers, sensors = _numbers(impressions)
     if pairing == "augmented":  # only the first impression is used
         _, first = np.unique(fingers, return_index=True)
-        scans, fingers = [scans[place] for place in first], fingers[first]
+        impressions, fingers = [impressions[place] for place in first], fingers[first]
     pairs, owners = paired(
-        name, _read(scans, size, zoom, framed), fingers, pairing, per_finger, seed
+        name, _read(impressions, size, zoom, framed), fingers, pairing, per_finger, seed
     )
     return fingerprint_dataset(name, pairs, owners, sensors[owners] if sensors.any() else None)
 
 
 def _altered(
-    real: Sequence[Scan], copies: Sequence[Scan], size: int, zoom: float, per_finger: int
+    real: Sequence[Impression],
+    copies: Sequence[Impression],
+    size: int,
+    zoom: float,
+    per_finger: int,
 ) -> Dataset:
     """Pairs of each real print with its altered copies, at most `per_finger` from all levels."""
-    found: dict[str, list[Scan]] = {scan.finger: [] for scan in real}
+    found: dict[str, list[Impression]] = {original.finger: [] for original in real}
     for copy in copies:
         found.get(copy.finger, []).append(copy)
     chosen = [copy for own in found.values() for copy in spread(own, per_finger)]
@@ -196,17 +200,17 @@ def _altered(
     return fingerprint_dataset("socofing", pairs, _numbers(chosen)[0])
 
 
-def _numbers(scans: Sequence[Scan]) -> tuple[Numbers, Numbers]:
-    """The finger of every scan, numbered from 0, and the sensor of every finger."""
+def _numbers(impressions: Sequence[Impression]) -> tuple[Numbers, Numbers]:
+    """The finger of every impression, numbered from 0, and the sensor of every finger."""
     fingers: dict[tuple[str, str], int] = {}
-    for scan in scans:
-        fingers.setdefault((scan.sensor, scan.finger), len(fingers))
+    for impression in impressions:
+        fingers.setdefault((impression.sensor, impression.finger), len(fingers))
     _, sensors = np.unique([sensor for sensor, _ in fingers], return_inverse=True)
-    return np.array([fingers[scan.sensor, scan.finger] for scan in scans]), sensors
+    return np.array([fingers[i.sensor, i.finger] for i in impressions]), sensors
 
 
-def _read(scans: Sequence[Scan], size: int, zoom: float, framed: bool) -> Images:
-    pages = (read_page(scan.path) for scan in scans)
+def _read(impressions: Sequence[Impression], size: int, zoom: float, framed: bool) -> Images:
+    pages = (read_page(impression.path) for impression in impressions)
     if framed:
         pages = (without_frame(page, *_FRAME) for page in pages)
     return np.stack([squared(page, size, zoom) for page in pages])

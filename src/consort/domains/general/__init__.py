@@ -1,4 +1,4 @@
-"""What belongs to no domain in particular: general models, classification, metrics of every run."""
+"""General models, classification, and metrics of every run, independent of any domain."""
 
 from consort.core.plugins import Plugin
 

@@ -1,4 +1,4 @@
-"""Natural and medical images to classify."""
+"""Classification of natural and medical images."""
 
 from consort.core.plugins import Plugin
 

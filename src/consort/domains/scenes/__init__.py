@@ -1,4 +1,4 @@
-"""Scenes with an answer for every pixel: segmentation, depth, normals, edges, key points."""
+"""Dense prediction in scenes: segmentation, depth, normals, edges, key points."""
 
 from consort.core.plugins import Plugin
 

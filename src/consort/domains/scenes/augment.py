@@ -1,4 +1,4 @@
-"""Images seen nearer or farther, in part, in a mirror and in another light, with their targets."""
+"""Augmentation of scenes and their targets: scale, crop, mirroring, contrast and colour."""
 
 from __future__ import annotations
 
@@ -19,18 +19,26 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class Views:
-    """How each of some images is seen: how large, which part, and whether in a mirror.
-
-    `centre` is where the middle of the view is in the image, which goes from -1 to 1 both ways.
-    """
+    """A view of each of several images: its scale, its position, and whether it is mirrored."""
 
     scale: Tensor
+    """The magnification of each image."""
     centre: Tensor
+    """The position of the centre of each view in its image, whose sides reach from -1 to 1."""
     mirrored: Tensor
+    """Whether each image is mirrored."""
 
 
 def random_views(count: int, generator: Generator) -> Views:
-    """Half to double size, any part or place that fits, and half of them in a mirror."""
+    """Draws views of half to double size, at any position that fits, and mirrors half of them.
+
+    Args:
+        count: The number of views.
+        generator: The source of randomness.
+
+    Returns:
+        The views.
+    """
     scale = 0.5 + 1.5 * torch.rand(count, generator=generator)
     room = (1 - 1 / scale).abs()[:, None]
     centre = room * (2 * torch.rand(count, 2, generator=generator) - 1)
@@ -38,7 +46,19 @@ def random_views(count: int, generator: Generator) -> Views:
 
 
 def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Examples:
-    """The examples in these views; what lies outside of an image is black, and ignored."""
+    """Transforms images and their targets to views; outside of an image, pixels are ignored.
+
+    Args:
+        examples: The examples.
+        tasks: The tasks of the targets.
+        views: One view per example.
+
+    Returns:
+        The transformed examples.
+
+    Raises:
+        UsageError: If a task has no target for every pixel.
+    """
     grid = _grid(views, examples.inputs.shape[-2:])
     outside = (grid.abs() > 1).any(-1)
     targets = {}
@@ -46,8 +66,8 @@ def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Example
         task = tasks[name]
         if not isinstance(task, DenseTask):
             raise UsageError(
-                f"local.augment varies images whose tasks have an answer for every pixel, and "
-                f"{name} has not: remove it, or that task"
+                f"local.augment needs tasks with a target for every pixel here, but {name} has "
+                "none: remove local.augment, or that task"
             )
         if task.points:
             moved = _moved(target, views, examples.inputs.shape[-2:])
@@ -60,7 +80,15 @@ def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Example
 
 
 def relit(images: Tensor, generator: Generator) -> Tensor:
-    """Every image with a little more or less contrast, brightness and colour."""
+    """Changes the contrast, brightness and colour of every image a little.
+
+    Args:
+        images: The images.
+        generator: The source of randomness.
+
+    Returns:
+        The changed images.
+    """
     draw = 2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1
     contrast, brightness, colour = 1 + 0.2 * draw[0], 0.2 * draw[1], 1 + 0.3 * draw[2]
     grey = images.mean(1, keepdim=True)
@@ -69,7 +97,19 @@ def relit(images: Tensor, generator: Generator) -> Tensor:
 
 
 def varied(examples: Examples, tasks: Mapping[str, Task], generator: Generator) -> Examples:
-    """All examples, each in a view and a light of its own; an `Augmentation`."""
+    """Transforms every example by a random view and random colours; an `Augmentation`.
+
+    Args:
+        examples: A client's examples, which are not changed.
+        tasks: The client's tasks.
+        generator: The source of randomness.
+
+    Returns:
+        The transformed examples.
+
+    Raises:
+        UsageError: If a task has no target for every pixel.
+    """
     parts = []
     for batch in examples.batches(_BATCH):
         moved = seen(batch, tasks, random_views(len(batch), generator))
@@ -78,7 +118,7 @@ def varied(examples: Examples, tasks: Mapping[str, Task], generator: Generator) 
 
 
 def _grid(views: Views, size: torch.Size) -> Tensor:
-    """For every pixel of the views, its place in the image: right and down, from -1 to 1."""
+    """For every pixel of the views, its position in the image: right and down, from -1 to 1."""
     height, width = size
     down = (2 * torch.arange(height) + 1) / height - 1
     right = (2 * torch.arange(width) + 1) / width - 1
@@ -97,9 +137,9 @@ def _sampled(values: Tensor, grid: Tensor, mode: str) -> Tensor:
 
 
 def _moved(points: Tensor, views: Views, size: torch.Size) -> Tensor:
-    """Points (x, y, how well seen, …) where they are in the views: the reverse of `_grid`.
+    """The positions of points (x, y, visibility, …) in the views: the inverse of `_grid`.
 
-    Those that are not seen at all, or are outside, become zero.
+    Points that are not visible or lie outside become zero.
     """
     sides = torch.tensor([size[1], size[0]])
     turn = torch.where(views.mirrored[:, None], torch.tensor([-1.0, 1.0]), torch.ones(2))

@@ -34,7 +34,7 @@ class _Segment:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _PanopticImage:
     image_id: int
     file_name: str
     segments_info: list[_Segment]
@@ -43,7 +43,7 @@ class _Entry:
 @dataclass(frozen=True)
 class _Segments:
     categories: list[_Category]
-    annotations: list[_Entry]
+    annotations: list[_PanopticImage]
 
 
 @dataclass(frozen=True)

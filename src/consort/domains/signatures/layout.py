@@ -22,7 +22,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SignatureLayout:
     """Where the image files of a data set are and how they are named.
 
     `genuine` and `forged` are regular expressions for paths below `place`, without suffix; their
@@ -58,8 +58,8 @@ class Layout:
 
 
 def find(
-    name: str, folder: Path | None, layouts: tuple[Layout, ...]
-) -> tuple[list[Signature], Layout]:
+    name: str, folder: Path | None, layouts: tuple[SignatureLayout, ...]
+) -> tuple[list[Signature], SignatureLayout]:
     """The signatures of the first layout that is found on disk.
 
     Args:

@@ -25,7 +25,7 @@ from pydantic import Field
 from consort.data.dataset import Dataset
 from consort.data.folder import natural
 from consort.domains.signatures.dataset import signature_dataset
-from consort.domains.signatures.layout import Layout, Signature, find
+from consort.domains.signatures.layout import Signature, SignatureLayout, find
 from consort.domains.signatures.preprocess import Size
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, UsageError
@@ -54,10 +54,12 @@ def cedar(
     """
     original, forgery = r"original_(?P<user>\d+)_\d+", r"forgeries_(?P<user>\d+)_\d+"
     files = "{original,forgeries}_<user>_<number>.png"
-    published = Layout(
+    published = SignatureLayout(
         "signatures", f"full_org/{original}", f"full_forg/{forgery}", f"full_{{org,forg}}/{files}"
     )
-    reduced = Layout("signatures/cedar", rf"\d+/{original}", rf"\d+/{forgery}", f"<user>/{files}")
+    reduced = SignatureLayout(
+        "signatures/cedar", rf"\d+/{original}", rf"\d+/{forgery}", f"<user>/{files}"
+    )
     canvases = {published: (730, 1042), reduced: (180, 270)}
     return _loaded("cedar", folder, canvases, size, canvas, only_users)
 
@@ -92,7 +94,7 @@ def bhsig_hindi(
     return _loaded("bhsig_hindi", folder, canvases, size, canvas, only_users)
 
 
-def _bhsig(script: str, canvas: Size) -> dict[Layout, Size]:
+def _bhsig(script: str, canvas: Size) -> dict[SignatureLayout, Size]:
     """The layouts with their canvases; users are read from folders: some file names are wrong."""
     letter = script[0]
     names = (
@@ -101,8 +103,8 @@ def _bhsig(script: str, canvas: Size) -> dict[Layout, Size]:
         f"<user>/{letter}-S-<user>-{{G,F}}-<number>.tif",
     )
     return {
-        Layout(f"BHSig260/{script}", *names): canvas,
-        Layout(f"signatures/bhsig260-{script.lower()}", *names): (256, 256),
+        SignatureLayout(f"BHSig260/{script}", *names): canvas,
+        SignatureLayout(f"signatures/bhsig260-{script.lower()}", *names): (256, 256),
     }
 
 
@@ -117,7 +119,7 @@ def gpds(
 
     See the module for the arguments.
     """
-    layout = Layout(
+    layout = SignatureLayout(
         "GPDSS10000",
         r"(?P<user>\d+)/c-\d+-\d+",
         r"(?P<user>\d+)/cf-\d+-\d+",
@@ -141,13 +143,13 @@ def signature_folder(
     Args:
         path: The folder of the signatures below the data folder.
     """
-    by_user = Layout(
+    by_user = SignatureLayout(
         path,
         r"(?P<user>[^/]+)/genuine/[^/]+",
         r"(?P<user>[^/]+)/forged/[^/]+",
         "<user>/{genuine,forged}/*.png",
     )
-    competition = Layout(
+    competition = SignatureLayout(
         path,
         r"[^/]*genuine[^/]*/(?P<user>\d{3})_\d+",
         r"[^/]*forg[^/]*/\d+(?P<user>\d{3})_\d+",
@@ -160,7 +162,7 @@ def signature_folder(
 def _loaded(
     name: str,
     folder: Path | None,
-    canvases: Mapping[Layout, Size | None],
+    canvases: Mapping[SignatureLayout, Size | None],
     size: Size,
     canvas: Size | Empty,
     only_users: Users | Empty,

@@ -1,4 +1,4 @@
-"""A client's signatures as it trains on them: balanced and varied, anew in every round."""
+"""Balancing and augmentation of a client's signatures, anew in every round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,20 @@ def balanced_signatures(
     generator: Generator,
     repeat: Repeat = "smaller",
 ) -> Examples:
-    """As many genuine signatures as forgeries of each user; a `Balancing`."""
+    """Repeats signatures until every user has as many genuine ones as forgeries; a `Balancing`.
+
+    Args:
+        examples: A client's signatures.
+        tasks: The client's tasks, which are not used.
+        generator: The source of randomness.
+        repeat: Which signatures are repeated: see `consort.domains.signatures.balance.balanced`.
+
+    Returns:
+        The signatures, followed by the repeated ones.
+
+    Raises:
+        UsageError: If the examples are not signatures.
+    """
     _refuse_others("local.balance", examples)
     users = claimed_user(examples.targets["identify"])
     genuine = examples.targets["detect"]
@@ -34,11 +47,26 @@ def varied_signatures(
     tasks: Mapping[str, Task],  # noqa: ARG001
     generator: Generator,
 ) -> Examples:
-    """Every signature a little different; an `Augmentation`."""
+    """Applies a random transform to every signature; an `Augmentation`.
+
+    Args:
+        examples: A client's signatures, which are not changed.
+        tasks: The client's tasks, which are not used.
+        generator: The source of randomness.
+
+    Returns:
+        The transformed signatures.
+
+    Raises:
+        UsageError: If the examples are not signatures.
+    """
     _refuse_others("local.augment", examples)
     return replace(examples, inputs=augmented(examples.inputs, generator))
 
 
 def _refuse_others(key: str, examples: Examples) -> None:
     if not {"identify", "detect"} <= examples.targets.keys():
-        raise UsageError(f"{key} is for signatures here: data with the tasks identify and detect")
+        raise UsageError(
+            f"{key} needs signatures here, that is data with the tasks identify and detect: remove "
+            "it, or choose other data"
+        )

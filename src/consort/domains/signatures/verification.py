@@ -1,4 +1,4 @@
-"""Verifying signatures with a model's encoder, whatever its heads have learnt."""
+"""Verification of signatures with the features of a model's encoder, for any algorithm."""
 
 from __future__ import annotations
 
@@ -20,38 +20,50 @@ from consort.models.multitask import MultiTaskModel
 from consort.training.scoring import BATCH
 
 TASK, METRIC = "verify", "wd_eer"
-"""The name under which results stand beside those of the tasks, and what stands for it."""
+"""The name of the results among those of the tasks, and their main metric."""
 
 
 @dataclass(frozen=True)
-class Verification:
-    """What a recipe wants to know of features, whichever algorithm they come from.
-
-    An `EvaluationExtra`.
-    """
+class SignatureVerification:
+    """Evaluates how well the features of a model verify signatures; an `EvaluationExtra`."""
 
     protocol: WriterDependent
+    """The protocol of verification."""
     seed: int = 0
+    """The seed with which references are drawn."""
     unseen: Mapping[str, Dataset] = field(default_factory=dict)
-    """By split: users that no client trains on."""
+    """Data of users that no client trains on, by the name of the split in the scores."""
 
     @property
     def tasks(self) -> dict[str, dict[str, Any]]:
-        """The error rate stands beside the metrics of tasks, under a name of its own."""
+        """The additional entry among the tasks, with its main metric."""
         return {TASK: {"metric": METRIC, "higher_is_better": False}}
 
     def prepare(self) -> None:
-        """Imports the classifiers once, and not in every worker."""
+        """Imports scikit-learn once, and not in every worker."""
         import sklearn.svm  # noqa: F401
 
     def added_to(
         self, scores: Payload, model: MultiTaskModel, data: Splits, client: str, last: bool
     ) -> Payload:
-        """A client's scores with the metrics of `WriterDependent`, named `wd_eer` and so on.
+        """Adds the metrics of `WriterDependent` to a client's scores, as `wd_eer` and so on.
 
-        References are the signatures the client learnt from. The same ones are drawn in every
-        round and for every algorithm, so that all are measured alike. The last round has curves
-        too, and scores of the users that no client knows.
+        References are drawn from the client's training data: the same ones in every round and for
+        every algorithm, so that results are comparable. In the last round, DET curves and the
+        scores of unseen users are added too.
+
+        Args:
+            scores: The scores so far, by split and task.
+            model: The model that is evaluated.
+            data: The client's data.
+            client: The client's name.
+            last: Whether this is the last round.
+
+        Returns:
+            The scores with the additional entries.
+
+        Raises:
+            UsageError: If the data are not signatures.
         """
         known = signatures_of(model, genuine_ones(data.train))
         for split, examples in (("validation", data.validation), ("test", data.test)):
@@ -59,9 +71,9 @@ class Verification:
                 tested = signatures_of(model, examples)
                 seed = derive(self.seed, client, split)
                 scores[split]["tasks"][TASK] = self._measured(tested, known, seed, last)
-        return scores | (self._of_strangers(model) if last else {})
+        return scores | (self._of_unseen(model) if last else {})
 
-    def _of_strangers(self, model: MultiTaskModel) -> Payload:
+    def _of_unseen(self, model: MultiTaskModel) -> Payload:
         found = {}
         for split, dataset in self.unseen.items():
             tested = signatures_of(model, dataset.examples, dataset.prepare)
@@ -81,7 +93,7 @@ class Verification:
 
 
 def genuine_ones(examples: Examples) -> Examples:
-    """The signatures that can be references."""
+    """The genuine signatures among `examples`, which can be references."""
     _refuse_others(examples)
     return examples.take(examples.targets["detect"].nonzero().flatten())
 
@@ -90,7 +102,19 @@ def genuine_ones(examples: Examples) -> Examples:
 def signatures_of(
     model: MultiTaskModel, examples: Examples, prepare: Callable[[Tensor], Tensor] = as_is
 ) -> Signatures:
-    """What the encoder makes of signatures in evaluation mode."""
+    """Computes the features of signatures, in evaluation mode.
+
+    Args:
+        model: The model.
+        examples: The signatures.
+        prepare: Converts inputs to what the model takes.
+
+    Returns:
+        The features, the claimed user and the genuineness of each signature.
+
+    Raises:
+        UsageError: If the examples are not signatures.
+    """
     _refuse_others(examples)
     model.eval()
     batches = (prepare(batch.inputs) for batch in examples.batches(BATCH))
@@ -104,4 +128,7 @@ def signatures_of(
 
 def _refuse_others(examples: Examples) -> None:
     if not {"identify", "detect"} <= examples.targets.keys():
-        raise UsageError("verification is for signatures: data with the tasks identify and detect")
+        raise UsageError(
+            "[verification] needs signatures, that is data with the tasks identify and detect: "
+            "remove it, or choose other data"
+        )

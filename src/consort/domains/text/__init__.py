@@ -1,4 +1,4 @@
-"""Texts to classify."""
+"""Classification of texts."""
 
 from consort.core.plugins import Plugin
 

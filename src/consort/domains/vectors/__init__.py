@@ -1,4 +1,4 @@
-"""Vectors to classify, for tiny models and very many clients."""
+"""Classification of vectors, for tiny models and very many clients."""
 
 from consort.core.plugins import Plugin
 

@@ -1,1 +1,1 @@
-"""Secure aggregation: the server learns means of answers, and no single answer."""
+"""Secure aggregation: the server learns means of answers, but no single answer."""

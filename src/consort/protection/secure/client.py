@@ -1,4 +1,4 @@
-"""The client's half of secure aggregation: what it tells of its keys, and how it hides an answer.
+"""The client's half of secure aggregation: keys, shares of secrets, and masked answers.
 
 Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal and Seth: Practical Secure
 Aggregation for Privacy-Preserving Machine Learning, CCS 2017, Figure 4, without signatures.
@@ -21,17 +21,26 @@ from consort.protection.secure import masks
 from consort.protection.secure.masks import as_bytes, as_rows
 
 KEYS, SHARES, OPEN = "secure.keys", "secure.shares", "secure.open"
-"""What a client is asked around the question itself, as the methods of calls."""
+"""The methods of the calls that the protocol adds to a call of the algorithm."""
 HIDDEN_AMONG = "hidden_among"
-"""In the payload of a call whose answer is to be masked: the clients that mask together."""
+"""The entry of a payload with the clients whose answers are masked together."""
 Needed = Callable[[int], int]
-"""How many of so many clients must stay until the end of a round."""
+"""Computes how many clients must stay until the end of a round, from their number."""
 MEMORY = "secure aggregation"
-"""Where a client remembers its keys, until it has opened its shares."""
+"""The entry of a client's state with its keys, until it has opened its shares."""
 
 
 def keys(_: Needed, client: str, state: State) -> Payload:  # noqa: ARG001
-    """Two new keys, one for shares and one for masks; their public halves are told."""
+    """Creates two pairs of keys, one for shares and one for masks.
+
+    Args:
+        _: Computes how many clients must stay.
+        client: The client's name.
+        state: The client's state, in which the private keys are stored.
+
+    Returns:
+        The public keys.
+    """
     private = [masks.new_private(), masks.new_private()]
     state[MEMORY] = {"private": as_rows(private)}
     return {"keys": as_rows([masks.public_of(key) for key in private])}
@@ -40,7 +49,23 @@ def keys(_: Needed, client: str, state: State) -> Payload:  # noqa: ARG001
 def shares(
     needed: Needed, client: str, state: State, clients: Sequence[str], keys: Tensor
 ) -> Payload:
-    """What its masks can be taken away with if it is lost: a locked share for everybody."""
+    """Splits the client's secrets into encrypted shares, one for every client.
+
+    With enough shares, the server can remove the client's masks from the sum.
+
+    Args:
+        needed: Computes how many clients must stay.
+        client: The client's name.
+        state: The client's state.
+        clients: All clients that take part.
+        keys: Their public keys.
+
+    Returns:
+        The shares, in the order of `clients`.
+
+    Raises:
+        Refused: If the client has no keys.
+    """
     memory = _remembered(state)
     threshold = needed(len(clients))
     seed, (lock, mask) = os.urandom(masks.SEED), map(as_bytes, memory["private"])
@@ -64,18 +89,34 @@ def hidden(
     content: Payload,
     means: Mapping[str, Any],
 ) -> Payload:
-    """An answer of which only the sum with those of the others among them can be known.
+    """Masks an answer, so that only its sum with the answers of other clients can be known.
 
-    Once with the same keys: two answers among different clients would tell their masks apart.
+    Only one answer is masked with the same keys: the difference of two would reveal their masks.
+
+    Args:
+        needed: Computes how many clients must stay.
+        client: The client's name.
+        state: The client's state.
+        among: The clients whose answers are masked together.
+        content: The answer.
+        means: The entries that are averaged, and the entry that weights each, or None.
+
+    Returns:
+        The masked answer.
+
+    Raises:
+        Refused: If the client has no keys, no keys of the others, too few others, or has masked an
+            answer with these keys before.
+        Failure: If the answer cannot be added up.
     """
     memory = _remembered(state)
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
     if client not in among or not set(among) <= keys.keys():
-        raise Refused("it is to hide its answer among clients that it has no keys of")
+        raise Refused("it was asked to mask its answer among clients whose keys it does not have")
     if len(set(among)) < needed(len(keys)):
-        raise Refused(f"it does not hide its answer among {len(set(among))} clients")
+        raise Refused(f"it was asked to mask its answer among only {len(set(among))} clients")
     if "among" in memory:
-        raise Refused("it has hidden an answer with these keys already")
+        raise Refused("it has already masked an answer with these keys")
     state[MEMORY] = memory | {"among": list(among)}
     numbers, layout = laid_out(content, means, len(among))
     masks.add_mask(numbers, as_bytes(memory["seed"]), 1)
@@ -88,23 +129,38 @@ def hidden(
 
 
 def sign(client: str, other: str) -> int:
-    """Of two, one adds their common mask and one takes it away."""
+    """1 if `client` adds the mask that it shares with `other`, -1 if it subtracts it."""
     return 1 if client < other else -1
 
 
 def laid_out(
     content: Payload, means: Mapping[str, str | None], clients: int
 ) -> tuple[masks.Numbers, list[Any]]:
-    """Weighted parameters and then the weights as whole numbers, and what stands where."""
+    """Turns an answer into one sequence of integers: weighted parameters, then the weights.
+
+    Args:
+        content: The answer.
+        means: The entries that are averaged, and the entry that weights each, or None.
+        clients: The number of clients whose answers are added up.
+
+    Returns:
+        The integers, and the key, name, shape and type of each tensor, in order.
+
+    Raises:
+        Failure: If the answer cannot be added up.
+    """
     weights = {name: _weight(name, content) for name in means.values() if name is not None}
     if content.keys() != means.keys() | weights.keys():
         odd = min(content.keys() ^ (means.keys() | weights.keys()))
-        raise Failure(f"its answer does not go with [secure]: {odd!r} is in one of both only")
+        raise Failure(
+            "its answer does not match the means that the algorithm declares in `averages`, which "
+            f"[secure] needs: {odd!r} is in only one of them"
+        )
     pieces, layout = [], []
     for key, weight in means.items():
         value = content[key]
         if not isinstance(value, Params):
-            raise Failure(f"its answer has {key!r}, which is no parameters: [secure] adds only up")
+            raise Failure(f"{key!r} in its answer is not `Params`, and [secure] adds nothing else")
         for name, tensor in value.items():
             layout.append([key, name, list(tensor.shape), str(tensor.dtype)])
             factor = 1 if weight is None else weights[weight]
@@ -116,7 +172,9 @@ def laid_out(
 def _weight(name: str, content: Payload) -> int:
     weight = content.get(name)
     if type(weight) is not int or not 0 <= weight < 1 << 32:
-        raise Failure(f"its weight {name!r} is {weight!r}: [secure] needs a whole number")
+        raise Failure(
+            f"its weight {name!r} is {weight!r}: [secure] needs a whole number below 2^32"
+        )
     return weight
 
 
@@ -128,15 +186,31 @@ def open_shares(
     lost: Sequence[str],
     shares: Tensor,
 ) -> Payload:
-    """Of those who answered the shares of their seeds, of the lost those of their keys.
+    """Decrypts the shares that remove masks from the sum, and deletes the client's keys.
 
-    Never both of one client: together they would show its answer. Then the keys are forgotten.
+    For each client either the share of its seed or that of its key is revealed, never both:
+    together they would reveal its answer.
+
+    Args:
+        needed: Computes how many clients must stay.
+        client: The client's name.
+        state: The client's state.
+        answered: The clients that answered, whose shares of seeds are revealed.
+        lost: The clients that did not answer, whose shares of keys are revealed.
+        shares: The encrypted shares, of `answered` and then of `lost`.
+
+    Returns:
+        The shares of seeds and of keys.
+
+    Raises:
+        Refused: If the client has no keys, `answered` and `lost` are not the clients among which
+            it masked its answer, too few answered, or its own answer is missing.
     """
     memory = _remembered(state)
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
     owners = [*answered, *lost]
     if sorted(owners) != sorted(memory.get("among", [])):
-        raise Refused("it opens shares of all among whom it has hidden its answer, each once")
+        raise Refused("it opens shares of the clients among which it masked its answer, each once")
     if client not in answered or len(answered) < needed(len(keys)):
         raise Refused(f"it opens no shares for a sum over {len(answered)} clients")
     lock = as_bytes(memory["private"][0])
@@ -153,10 +227,10 @@ def open_shares(
 
 def _remembered(state: State) -> dict[str, Any]:
     if MEMORY not in state:
-        raise Refused("it has no keys for secure aggregation: they were never made, or used")
+        raise Refused("it has no keys for secure aggregation: none were created, or all were used")
     memory: dict[str, Any] = state[MEMORY]
     return memory
 
 
 STEPS: dict[str, Callable[..., Payload]] = {KEYS: keys, SHARES: shares, OPEN: open_shares}
-"""How a client answers what is asked around the question itself."""
+"""The functions that answer the calls of the protocol, by method."""

@@ -1,7 +1,7 @@
-"""Numbers that hide others and vanish from their sum: the parts of secure aggregation.
+"""Masks that cancel out in a sum, and the cryptography of secure aggregation.
 
-Every secret comes from the operating system and never from a seed; none of them is in a result,
-because masks cancel exactly. All cryptography is that of two libraries: X25519, HKDF, AES-CTR and
+Secrets come from the operating system, never from the seed of a run; they do not affect results,
+because masks cancel exactly. The cryptography is that of two libraries: X25519, HKDF, AES-CTR and
 ChaCha20-Poly1305 from `cryptography`, Shamir's secret sharing from `pycryptodome`.
 """
 
@@ -18,19 +18,23 @@ from torch import Tensor
 from consort.errors import Failure, UsageError
 
 Numbers = NDArray[np.uint64]
-"""Whole numbers modulo 2^64."""
+"""Integers modulo 2^64."""
 PLACES = 32
 """Binary places of a fixed-point number."""
 SEED = 16
-"""Bytes of what a stream of masks grows from, and of what is shared at a time."""
+"""Bytes of the seed of a stream of masks, and of what is shared at a time."""
 _NONCE, _TAG = 12, 16
 LOCKED = _NONCE + SEED + 32 + _TAG
-"""Bytes of a locked share of a seed and of a private key."""
+"""Bytes of an encrypted share of a seed and of a private key."""
 _CHUNK = 1 << 13  # numbers that are masked at a time, so that they stay in the cache
 
 
 def require() -> None:
-    """Refuses a machine without the libraries."""
+    """Checks that the libraries are installed.
+
+    Raises:
+        UsageError: If one of them is missing.
+    """
     try:
         import Crypto.Protocol.SecretSharing  # noqa: F401
         import cryptography.hazmat.primitives.ciphers  # noqa: F401
@@ -41,21 +45,31 @@ def require() -> None:
 
 
 def new_private() -> bytes:
-    """A private key."""
+    """Creates a private key."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return bytes(X25519PrivateKey.generate().private_bytes_raw())
 
 
 def public_of(private: bytes) -> bytes:
-    """The public half of a key."""
+    """The public key that belongs to the key `private`."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return bytes(X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw())
 
 
 def agreed(private: bytes, public: bytes, purpose: str, length: int) -> bytes:
-    """What two know who have each other's public keys, and nobody else."""
+    """Derives a secret that only the owners of two keys know, by Diffie-Hellman key agreement.
+
+    Args:
+        private: The own private key.
+        public: The public key of the other.
+        purpose: What the secret is for; different purposes give different secrets.
+        length: The bytes of the secret.
+
+    Returns:
+        The secret.
+    """
     from cryptography.hazmat.primitives.asymmetric import x25519
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -66,12 +80,22 @@ def agreed(private: bytes, public: bytes, purpose: str, length: int) -> bytes:
 
 
 def agreed_seed(private: bytes, public: bytes) -> bytes:
-    """What the masks of a pair of clients grow from."""
+    """The seed of the masks of two clients, from one's `private` and the other's `public` key."""
     return agreed(private, public, "mask", SEED)
 
 
 def locked(private: bytes, public: bytes, content: bytes, label: str) -> bytes:
-    """A content that only the owner of a public key can read, from whom it is under which label."""
+    """Encrypts and authenticates a content for the owner of a public key.
+
+    Args:
+        private: The private key of the sender.
+        public: The public key of the receiver.
+        content: The content.
+        label: What the content is; it is authenticated but not sent.
+
+    Returns:
+        The encrypted content.
+    """
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     nonce = os.urandom(_NONCE)
@@ -80,7 +104,20 @@ def locked(private: bytes, public: bytes, content: bytes, label: str) -> bytes:
 
 
 def unlocked(private: bytes, public: bytes, content: bytes, label: str) -> bytes:
-    """The inverse of `locked`; what was changed on its way is refused."""
+    """Decrypts what `locked` returned.
+
+    Args:
+        private: The private key of the receiver.
+        public: The public key of the sender.
+        content: The encrypted content.
+        label: The label with which it was encrypted.
+
+    Returns:
+        The content.
+
+    Raises:
+        Failure: If the content was changed, or the keys or the label differ.
+    """
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
@@ -88,11 +125,20 @@ def unlocked(private: bytes, public: bytes, content: bytes, label: str) -> bytes
     try:
         return bytes(cipher.decrypt(content[:_NONCE], content[_NONCE:], label.encode()))
     except InvalidTag as error:
-        raise Failure(f"a share ({label}) was damaged on its way") from error
+        raise Failure(f"a share ({label}) was changed in transit") from error
 
 
 def shares_of(secret: bytes, needed: int, count: int) -> list[bytes]:
-    """So many shares, `needed` of which tell the secret and fewer nothing at all."""
+    """Splits a secret into shares, by Shamir's secret sharing.
+
+    Args:
+        secret: The secret.
+        needed: How many shares reveal the secret; fewer reveal nothing.
+        count: The number of shares.
+
+    Returns:
+        The shares.
+    """
     from Crypto.Protocol.SecretSharing import Shamir
 
     shares = [b""] * count
@@ -103,7 +149,14 @@ def shares_of(secret: bytes, needed: int, count: int) -> list[bytes]:
 
 
 def secret_of(shares: Mapping[int, bytes]) -> bytes:
-    """The secret of these shares, each under its place among all."""
+    """Reconstructs the secret from enough of its shares.
+
+    Args:
+        shares: The shares, by their position among all shares.
+
+    Returns:
+        The secret.
+    """
     from Crypto.Protocol.SecretSharing import Shamir
 
     length = len(next(iter(shares.values())))
@@ -115,10 +168,16 @@ def secret_of(shares: Mapping[int, bytes]) -> bytes:
 
 
 def add_mask(numbers: Numbers, seed: bytes, sign: int) -> None:
-    """Adds a stream of random numbers to these, or takes it away again."""
+    """Adds a stream of pseudo-random numbers in place, or subtracts it.
+
+    Args:
+        numbers: The numbers to be changed.
+        seed: The seed of the stream, which must not be used for another one.
+        sign: 1 to add, -1 to subtract.
+    """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    # Every seed is used for one stream only, so there is no need for another nonce.
+    # Every seed is used for one stream only, so the nonce can be constant.
     stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
     operation = np.add if sign > 0 else np.subtract
     zeros, buffer = bytes(8 * _CHUNK), bytearray(8 * _CHUNK + 16)
@@ -130,27 +189,39 @@ def add_mask(numbers: Numbers, seed: bytes, sign: int) -> None:
 
 
 def fixed_point(values: Tensor, clients: int) -> Numbers:
-    """Numbers as whole ones; refuses those whose sum over so many clients might not fit."""
+    """Converts numbers to fixed point.
+
+    Args:
+        values: The numbers.
+        clients: The number of clients whose numbers are added up.
+
+    Returns:
+        The integers.
+
+    Raises:
+        Failure: If a number is not finite, or so large that the sum might overflow.
+    """
     scaled = (values.to(torch.float64) * 2.0**PLACES).round()
     largest = float(scaled.abs().max()) if scaled.numel() else 0.0
     if not largest < 2.0**63 / clients:
         raise Failure(
-            f"its answer holds numbers that [secure] cannot add up: {largest / 2.0**PLACES:g} "
-            f"times its weight, where {2.0 ** (63 - PLACES) / clients:g} is the limit"
+            f"its answer has numbers that [secure] cannot add up: {largest / 2.0**PLACES:g} "
+            f"(multiplied by its weight), where {2.0 ** (63 - PLACES) / clients:g} is the limit: "
+            "lower the learning rate"
         )
     return scaled.to(torch.int64).numpy().view(np.uint64)
 
 
 def floating_point(numbers: Numbers) -> Tensor:
-    """The inverse of `fixed_point`."""
+    """Converts fixed-point `numbers` back: the inverse of `fixed_point`."""
     return torch.from_numpy(numbers.view(np.int64)).to(torch.float64) / 2.0**PLACES
 
 
 def as_rows(items: Sequence[bytes]) -> Tensor:
-    """Equally long bytes, as they are sent."""
+    """Packs `items` of equal length into a tensor with one row each, for sending."""
     return torch.frombuffer(bytearray(b"".join(items)), dtype=torch.uint8).view(len(items), -1)
 
 
 def as_bytes(row: Tensor) -> bytes:
-    """One of them."""
+    """The bytes in one `row` of what `as_rows` returned."""
     return row.contiguous().numpy().tobytes()

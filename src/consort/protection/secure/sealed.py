@@ -1,4 +1,4 @@
-"""Answers that secure aggregation hides: only their means are known."""
+"""Answers under secure aggregation, of which only means are known."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from consort.errors import UsageError
 
 @dataclass(frozen=True)
 class Sealed(OnlyMeans):
-    """Answers of which only means are known; it stands in the place of every one of them."""
+    """Answers of which only means are known; it takes the place of every single answer."""
 
     algorithm: str
+    """The name of the algorithm, for error messages."""
     clients: tuple[str, ...]
+    """The clients that answered."""
     weights: Mapping[str, str | None]
-    """What every mean is weighted by, under the key of the mean."""
+    """The entry that weights each mean, by the key of the mean."""
     means: Mapping[str, Params]
+    """The means, by key."""
 
     def mean(self, key: str, weight: object, clients: Sequence[str]) -> Params:
-        """The mean over all who answered."""
+        """The mean over all clients that answered: see `OnlyMeans.mean`."""
         known = key in self.means and weight == self.weights[key]
         if not known or tuple(clients) != self.clients:
             raise self._hidden(f"another mean of {key!r} than the one it has declared")

@@ -1,4 +1,4 @@
-"""The server's half of secure aggregation: asks for masked answers, takes masks off their sum.
+"""The server's half of secure aggregation: collects masked answers, removes masks from their sum.
 
 Bonawitz et al.: Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017.
 """
@@ -31,14 +31,17 @@ _TYPES = {str(t): t for t in (torch.float16, torch.bfloat16, torch.float32, torc
 
 @dataclass
 class Secured(Wrapper):
-    """Asks so that answers come masked, and takes the masks off their sum."""
+    """Collects masked answers and replaces them by their means."""
 
     enough: Needed
+    """Computes how many clients must stay until the end of a round, from their number."""
     algorithm: Algorithm[Any]
+    """The algorithm that is run."""
     tell: Callable[[ClientFailed], Any]
+    """Reports a client whose answer is refused."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
-        """Everybody's answer is what is known of all together; evaluation is left as it is."""
+        """Delivers `calls`; each reply holds the means of all answers, except in evaluations."""
         if calls and not calls[0].evaluation:
             return iter(self._together(calls))
         return self.engine.deliver(calls)
@@ -61,21 +64,31 @@ class Secured(Wrapper):
 
 @dataclass
 class Exchange:
-    """One question to several clients, with what is asked around it."""
+    """One call to several clients, with the calls that the protocol adds."""
 
     engine: Engine
+    """The engine that reaches the clients."""
     threshold: Needed
+    """Computes how many clients must stay, from their number."""
     tell: Callable[[ClientFailed], Any]
+    """Reports a client whose answer is refused."""
     calls: Mapping[str, Call]
+    """The algorithm's call to each client."""
     failed: dict[str, Reply] = field(default_factory=dict)
+    """The error replies so far, by client."""
     needed: int = 2
+    """How many clients must stay until the end of the round."""
     keys: dict[str, Tensor] = field(default_factory=dict)
-    """The public keys of everybody who takes part."""
+    """The public keys of every client that takes part."""
     shares: dict[str, Tensor] = field(default_factory=dict)
-    """Of everybody who gave some: locked shares of its secrets, one for every client."""
+    """By client: encrypted shares of its secrets, one for every client."""
 
     def agree(self) -> None:
-        """Everybody learns everybody's keys, and leaves shares of its own secrets."""
+        """Distributes the public keys of all clients and collects shares of their secrets.
+
+        Raises:
+            NoReplies: If too few clients are left.
+        """
         found = self.ask(0, self.calls, KEYS, lambda _: {}, _has(keys=(2, 32)))
         self.keys = {client: reply.content["keys"] for client, reply in found.items()}
         self.needed = self.threshold(len(self.keys))
@@ -85,7 +98,17 @@ class Exchange:
         self.shares = {client: reply.content["shares"] for client, reply in found.items()}
 
     def answers(self, weights: int) -> dict[str, Reply]:
-        """The masked answers; those that are laid out unlike most others are refused."""
+        """Collects the masked answers; one with other parameters than most is refused.
+
+        Args:
+            weights: The number of different weights in an answer.
+
+        Returns:
+            The replies, by client.
+
+        Raises:
+            NoReplies: If too few clients are left.
+        """
         among = list(self.shares)
 
         def fits(content: Payload) -> bool:
@@ -101,11 +124,22 @@ class Exchange:
         for client, layout in layouts.items():
             if layout != common:
                 del found[client]
-                self.refuse(client, "its answer has other parameters than those of the others")
+                self.refuse(client, "its answer has other parameters than most answers")
         return self.enough(found)
 
     def unmasked(self, answers: Mapping[str, Reply]) -> masks.Numbers:
-        """The sum of the answers, once enough clients have opened shares."""
+        """Adds up the answers and removes the masks, with shares that clients reveal.
+
+        Args:
+            answers: The masked answers.
+
+        Returns:
+            The sum.
+
+        Raises:
+            NoReplies: If too few clients reveal shares.
+            Failure: If shares are inconsistent.
+        """
         lost = [client for client in self.shares if client not in answers]
         places = {client: place for place, client in enumerate(self.keys)}
         owners = [*answers, *lost]
@@ -127,7 +161,7 @@ class Exchange:
         for number, client in enumerate(lost):
             private = secret("keys", number)
             if masks.public_of(private) != as_bytes(self.keys[client][1]):
-                raise Failure(f"the shares of the key of {client} do not fit together")
+                raise Failure(f"the shares of the key of client {client} are inconsistent")
             for other in answers:
                 seed = masks.agreed_seed(private, as_bytes(self.keys[other][1]))
                 masks.add_mask(total, seed, -sign(other, client))
@@ -141,7 +175,21 @@ class Exchange:
         payload: Callable[[str], Payload],
         fits: Callable[[Payload], bool],
     ) -> dict[str, Reply]:
-        """The good answers to one of the four steps; too few of them end the round."""
+        """Makes the calls of one of the four steps of the protocol.
+
+        Args:
+            step: The number of the step.
+            clients: The clients to call.
+            method: The method of the protocol, or None for the algorithm's own.
+            payload: Returns the payload for a client.
+            fits: Checks an answer.
+
+        Returns:
+            The valid replies, by client.
+
+        Raises:
+            NoReplies: If there are too few of them.
+        """
         calls = [
             replace(
                 call,
@@ -156,19 +204,29 @@ class Exchange:
             if reply.error:
                 self.failed[reply.client] = reply
             elif not _safely(fits, reply.content):
-                self.refuse(reply.client, "its answer is none that [secure] understands")
+                self.refuse(reply.client, "its answer is not valid in the protocol of [secure]")
             else:
                 found[reply.client] = reply
         return self.enough(found)
 
     def refuse(self, client: str, reason: str) -> None:
-        """Goes on without a client, and says so."""
+        """Continues without a `client`, and reports the `reason`."""
         error = RefusedReply(client, reason)
         self.failed[client] = Reply(client, error=error)
         self.tell(error)
 
     def enough(self, found: dict[str, Reply]) -> dict[str, Reply]:
-        """Ends a round in which too few are left."""
+        """Checks that enough clients are left.
+
+        Args:
+            found: The valid replies.
+
+        Returns:
+            The same replies.
+
+        Raises:
+            NoReplies: If there are too few of them.
+        """
         if len(found) < self.needed:
             raise NoReplies(
                 f"[secure] needs {self.needed} of {len(self.keys) or len(self.calls)} clients "
@@ -178,7 +236,7 @@ class Exchange:
 
 
 def sum_of(items: Sequence[Tensor]) -> masks.Numbers:
-    """The sum modulo 2^64."""
+    """The sum of the tensors in `items` modulo 2^64."""
     total = items[0].numpy().copy().view(np.uint64)
     for item in items[1:]:
         total += item.numpy().view(np.uint64)
@@ -191,7 +249,20 @@ def means_of(
     means: Mapping[str, str | None],
     clients: int,
 ) -> dict[str, Params]:
-    """The means that are in a sum: see `secure_client.laid_out`."""
+    """Computes the means from the sum of all answers: see `consort.protection.secure.client`.
+
+    Args:
+        total: The sum of what `laid_out` returned for each client.
+        layout: The key, name, shape and type of each tensor in it.
+        means: The entries that are averaged, and the entry that weights each, or None.
+        clients: The number of clients that answered.
+
+    Returns:
+        The means, by key.
+
+    Raises:
+        UsageError: If the weights of a mean have the sum 0.
+    """
     weights = dict.fromkeys(name for name in means.values() if name is not None)
     ends = total[len(total) - len(weights) :]
     sums: dict[str | None, int] = {None: clients} | dict(zip(weights, map(int, ends), strict=True))
@@ -207,7 +278,7 @@ def means_of(
 
 
 def _has(**shapes: tuple[int, ...]) -> Callable[[Payload], bool]:
-    """Whether a content has exactly these bytes."""
+    """A check that a content has exactly these tensors of bytes."""
     return lambda content: (
         content.keys() == shapes.keys()
         and all(_is(content[key], torch.uint8, shape) for key, shape in shapes.items())
@@ -219,7 +290,7 @@ def _is(value: object, kind: torch.dtype, shape: tuple[int, ...]) -> bool:
 
 
 def _safely(fits: Callable[[Payload], bool], content: Payload) -> bool:
-    """Whether a content fits; what cannot even be asked does not."""
+    """Whether a content passes a check; an error in the check means that it does not."""
     try:
         return fits(content)
     except (LookupError, TypeError, ValueError):

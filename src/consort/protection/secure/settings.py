@@ -1,4 +1,4 @@
-"""Means of answers that nobody sees, as a recipe's table."""
+"""Secure aggregation: the table `secure` of a recipe."""
 
 from __future__ import annotations
 
@@ -23,22 +23,27 @@ from consort.protection.secure.server import Secured
 
 @dataclass(frozen=True)
 class Secure(Protection):
-    """Secure aggregation: the server learns means of answers, and no answer."""
+    """Secure aggregation: the server learns means of answers, but no single answer."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "secure"
     alone: ClassVar[bool] = True
 
     threshold: Annotated[float, Strict(), Gt(0.5), Le(1)] = 0.6
-    """Of the clients of a round, the share that must stay until its end, and that would have to
-    conspire with the server to see an answer."""
+    """The share of a round's clients that must stay until its end; as many would have to collude
+    with the server to reveal an answer."""
 
     def needed(self, clients: int) -> int:
-        """How many of so many clients must stay."""
+        """How many of `clients` must stay until the end of a round."""
         return max(2, math.ceil(self.threshold * clients))
 
     def check(self, federation: Federation, algorithm: Algorithm[Any], present: int) -> None:
-        """Refuses what cannot work with means alone."""
+        """Refuses an algorithm or a protection that needs more than means.
+
+        Raises:
+            UsageError: If the algorithm or another protection needs single answers, only one
+                client takes part, or a library is missing.
+        """
         masks.require()
         if not algorithm.needed_means():
             raise UsageError(
@@ -47,7 +52,10 @@ class Secure(Protection):
                 "averages, such as fedavg, fedprox or fedper, or remove [secure]"
             )
         if present < 2:
-            raise UsageError("[secure] hides clients among each other, but only one takes part")
+            raise UsageError(
+                "[secure] masks the answers of several clients, but only one takes part: let more "
+                "clients take part, or remove [secure]"
+            )
         for other in federation.protections:
             if other.needs_single_answers:
                 raise UsageError(
@@ -56,11 +64,11 @@ class Secure(Protection):
                 )
 
     def server(self, engine: Engine, setting: Setting) -> Engine:
-        """Asks so that answers come masked, and takes the masks off their sum."""
+        """Collects masked answers and removes the masks from their sum."""
         return Secured(engine, self.needed, setting.algorithm, setting.tell)
 
     def client(self, handler: Handler, setting: Setting) -> Handler:
-        """Masks every answer; what is said around it is answered from the client's memory."""
+        """Masks every answer, and answers the calls of the protocol."""
         means = setting.algorithm.needed_means()
 
         def masked(request: Request) -> Payload:
@@ -69,14 +77,14 @@ class Secure(Protection):
                 return STEPS[call.method](self.needed, call.client, state, **call.payload)
             among = call.payload.get(HIDDEN_AMONG, ())
             if not among and not call.evaluation:
-                raise Refused("with [secure], it answers only among others")
+                raise Refused("with [secure], it sends only masked answers, among those of others")
             payload = {key: value for key, value in call.payload.items() if key != HIDDEN_AMONG}
             request.call = replace(call, payload=payload)
             content = handler(request)
             if not call.evaluation:
                 return hidden(self.needed, call.client, state, among, content, means)
             if tensors_in(content):
-                raise Refused("with [secure], only scores are told in an evaluation")
+                raise Refused("with [secure], it sends only scores in evaluations, no tensors")
             return content
 
         return masked

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from consort.errors import UsageError
 from consort.results.claims.comparison import Comparison, Measured, Outcome, weakest
 from consort.results.claims.expressions import EACH_OTHER, measures_in
-from consort.results.claims.reader import SHAPE, Reader
+from consort.results.claims.reader import SHAPE, ClaimReader
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Claim:
     def parse(cls, text: str, algorithms: Sequence[str], metrics: Sequence[str] = ()) -> Claim:
         """Reads a claim about these algorithms and metrics; before a run any metric will do."""
         try:
-            comparison = Reader(algorithms, metrics).comparison(text)
+            comparison = ClaimReader(algorithms, metrics).comparison(text)
             return cls(text, _spelt_out(comparison, algorithms))
         except UsageError as problem:
             raise UsageError(f"claim `{text}`: {problem}") from None

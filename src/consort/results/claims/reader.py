@@ -40,7 +40,7 @@ _COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 @dataclass(frozen=True)
-class Reader:
+class ClaimReader:
     """Turns Python's syntax tree into a comparison; whatever is not listed here is refused."""
 
     algorithms: Sequence[str]

@@ -67,7 +67,7 @@ def test_the_plain_view_changes_nothing():
 def test_a_task_without_maps_is_named():
     examples = some_examples()
     mixed = Examples(examples.inputs, examples.targets | {"whole": torch.zeros(3).long()})
-    with pytest.raises(UsageError, match=r"local\.augment .* whole has not"):
+    with pytest.raises(UsageError, match=r"local\.augment .* whole has none"):
         seen(mixed, TASKS | {"whole": Classification(2)}, views())
 
 

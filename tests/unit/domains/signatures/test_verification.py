@@ -11,7 +11,11 @@ from consort.core.randomness import derive, generator_for
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples, Splits
 from consort.domains.signatures.tasks import Detection, Identification, identity
-from consort.domains.signatures.verification import Verification, genuine_ones, signatures_of
+from consort.domains.signatures.verification import (
+    SignatureVerification,
+    genuine_ones,
+    signatures_of,
+)
 from consort.domains.signatures.writer_dependent import CURVE, Signatures, WriterDependent
 from consort.errors import Failure, UsageError
 from consort.models.multitask import MultiTaskModel
@@ -55,7 +59,7 @@ def by_hand(inputs: Tensor, examples: Examples) -> Signatures:
 def examined(model, data: Splits, last=False, unseen=None, client="c0", seed=3):
     """What is added to scores that hold nothing but the splits."""
     scores = {split: {"n": 1, "tasks": {}} for split in ("validation", "test")}
-    verification = Verification(PROTOCOL, seed, unseen or {})
+    verification = SignatureVerification(PROTOCOL, seed, unseen or {})
     return verification.added_to(scores, model, data, client, last)
 
 
@@ -158,7 +162,9 @@ def test_users_whom_no_head_knows_can_be_verified():
 def test_empty_splits_are_left_out():
     data = Splits(*(signatures(name) for name in ("train", "validation", "test")))
     scores = {"test": {"n": 1, "tasks": {"detect": {"eer": 0.5}}}}
-    found = Verification(PROTOCOL).added_to(scores, model_with(nn.Flatten(), 18), data, "a", False)
+    found = SignatureVerification(PROTOCOL).added_to(
+        scores, model_with(nn.Flatten(), 18), data, "a", False
+    )
     assert found.keys() == {"test"}
     assert found["test"]["tasks"].keys() == {"detect", "verify"}
 

@@ -46,7 +46,7 @@ def test_what_is_locked_is_read_by_its_owner_under_its_label_alone():
         (theirs, sent, "b to a"),
         (theirs, damaged, "a to b"),
     ):
-        with pytest.raises(Failure, match=r"a share \(. to .\) was damaged on its way"):
+        with pytest.raises(Failure, match=r"a share \(. to .\) was changed in transit"):
             masks.unlocked(key, my_public, letter, label)
 
 

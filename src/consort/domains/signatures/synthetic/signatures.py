@@ -14,7 +14,7 @@ from consort.data.dataset import Dataset
 from consort.domains.signatures.dataset import signature_dataset
 from consort.domains.signatures.scan import Scan
 from consort.domains.signatures.synthetic.autograph import autograph
-from consort.domains.signatures.synthetic.strokes import Line, Strokes, Values, unsteady, written
+from consort.domains.signatures.synthetic.strokes import PenLine, Strokes, Values, unsteady, written
 
 Side = Annotated[int, Field(ge=16)]
 Image = NDArray[np.uint8]
@@ -64,7 +64,7 @@ def _collected(
     return [inked(rng, _placed(rng, line, scale, size), size) for line in lines]
 
 
-def signed(rng: np.random.Generator, strokes: Strokes, points: int) -> Line:
+def signed(rng: np.random.Generator, strokes: Strokes, points: int) -> PenLine:
     """A genuine signature: fast and smooth, with gradual pen-down and pen-up.
 
     Args:
@@ -80,7 +80,7 @@ def signed(rng: np.random.Generator, strokes: Strokes, points: int) -> Line:
     return _shaken(rng, replace(line, touch=touch), strokes, 0.012)
 
 
-def imitated(rng: np.random.Generator, strokes: Strokes, points: int) -> Line:
+def imitated(rng: np.random.Generator, strokes: Strokes, points: int) -> PenLine:
     """A forgery: nearly the same shape, but at a more even speed and with a tremor.
 
     Forgers differ in skill: better ones reproduce more of the user's rhythm.
@@ -101,7 +101,7 @@ def imitated(rng: np.random.Generator, strokes: Strokes, points: int) -> Line:
     return _shaken(rng, replace(line, speed=speed, touch=touch), strokes, 0.06 - 0.045 * skill)
 
 
-def _shaken(rng: np.random.Generator, line: Line, strokes: Strokes, tremor: float) -> Line:
+def _shaken(rng: np.random.Generator, line: PenLine, strokes: Strokes, tremor: float) -> PenLine:
     period = 0.35 * len(line.x) / strokes.length.sum()
     x, y = (values + tremor * unsteady(rng, len(values), period) for values in (line.x, line.y))
     return replace(line, x=x, y=y)
@@ -115,7 +115,9 @@ def _filling(strokes: Strokes, size: tuple[int, int]) -> float:
     return float(min(0.47 * side / half for side, half in zip(size, reach, strict=True)))
 
 
-def _placed(rng: np.random.Generator, line: Line, scale: float, size: tuple[int, int]) -> Line:
+def _placed(
+    rng: np.random.Generator, line: PenLine, scale: float, size: tuple[int, int]
+) -> PenLine:
     """Converts to pixels, slightly scaled, rotated and slanted, with the centre of mass centred."""
     wide, high = np.exp(rng.normal(0, 0.035, 2)) * scale
     slant, turn = rng.normal(0, 0.04), rng.normal(0, 0.03)
@@ -129,7 +131,7 @@ def _placed(rng: np.random.Generator, line: Line, scale: float, size: tuple[int,
     )
 
 
-def inked(rng: np.random.Generator, line: Line, size: tuple[int, int]) -> Image:
+def inked(rng: np.random.Generator, line: PenLine, size: tuple[int, int]) -> Image:
     """Renders a line as bright ink on black; a faster pen gives a thinner and paler line.
 
     Args:

@@ -56,7 +56,7 @@ class Strokes:
 
 
 @dataclass(frozen=True)
-class Line:
+class PenLine:
     """Equidistant points along a movement, and the state of the pen there."""
 
     x: Values
@@ -67,7 +67,7 @@ class Line:
     """The contact with the paper, from 0 (pen up) to 1 (pen down)."""
 
 
-def written(strokes: Strokes, points: int) -> Line:
+def written(strokes: Strokes, points: int) -> PenLine:
     """Computes the line of a movement; the velocities of overlapping strokes are added.
 
     Args:
@@ -93,7 +93,7 @@ def written(strokes: Strokes, points: int) -> Line:
         np.interp(places, way, values)
         for values in (np.cumsum(vx) * step, np.cumsum(vy) * step, speed, touch)
     )
-    return Line(x, y, speed / np.median(speed[touch > 0.5]), touch)
+    return PenLine(x, y, speed / np.median(speed[touch > 0.5]), touch)
 
 
 def unsteady(rng: np.random.Generator, points: int, period: float) -> Values:

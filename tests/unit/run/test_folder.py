@@ -64,5 +64,8 @@ def test_runs_are_found_wherever_they_are_below(tmp_path: Path):
     folders = [write_run(tmp_path / name) for name in ("a/seed-0", "a/seed-1", "b")]
     assert runs_below(tmp_path) == folders
     assert runs_below(folders[0]) == folders[:1]
+    (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"holds no run: there is no run\.json in it or below it"):
+        runs_below(tmp_path / "empty")
+    with pytest.raises(UsageError, match="holds no run: there is no such folder"):
         runs_below(tmp_path / "nowhere")

@@ -232,10 +232,14 @@ def with_head(head):
 
 def test_heads_that_the_server_cannot_compute_are_refused():
     convolution = with_head(lambda features: nn.Conv1d(features, 3, 1))
-    with pytest.raises(UsageError, match=r"'heads.odd.weight' is no part .* lg_fedavg"):
+    with pytest.raises(
+        UsageError, match=r"'heads.odd.weight' belongs to another layer: .* lg_fedavg"
+    ):
         FedGen().start(convolution.roster)
     normed = with_head(lambda features: nn.Sequential(nn.Linear(features, 3), nn.BatchNorm1d(3)))
-    with pytest.raises(UsageError, match=r"'heads.odd.1.weight' is no part .* lg_fedavg"):
+    with pytest.raises(
+        UsageError, match=r"'heads.odd.1.weight' belongs to another layer: .* lg_fedavg"
+    ):
         FedGen().start(normed.roster)
 
 

@@ -61,12 +61,11 @@ def checked_options(
     Raises:
         UsageError: An option is unknown, is missing or has a value that does not fit.
     """
-    defaults, adapters = _parameters(make)
-    options = {name: value for name, value in defaults.items() if name not in apart}
+    options = {name: value for name, value in _defaults(make).items() if name not in apart}
     for name, value in given.items():
         if name not in options:
             raise UsageError(f"{owner} has no option {did_you_mean(name, options)}")
-        options[name] = _checked_option(owner, name, adapters[name], value)
+        options[name] = _checked_option(owner, name, _option(make, name), value)
     for name, value in options.items():
         if value is Parameter.empty:
             raise UsageError(f"{owner} needs its option {name!r}")
@@ -74,14 +73,17 @@ def checked_options(
 
 
 @cache
-def _parameters(make: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, TypeAdapter[Any]]]:
-    """The defaults of a function's parameters, and what checks their values."""
+def _defaults(make: Callable[..., Any]) -> dict[str, Any]:
+    return {name: option.default for name, option in signature(make).parameters.items()}
+
+
+@cache
+def _option(make: Callable[..., Any], name: str) -> TypeAdapter[Any]:
+    """What checks one option; parameters that are no options may be of any type, even tensors."""
     from pydantic import TypeAdapter
 
     annotated = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
-    kinds = get_type_hints(annotated, include_extras=True)
-    defaults = {name: option.default for name, option in signature(make).parameters.items()}
-    return defaults, {name: TypeAdapter(kinds.get(name, Any)) for name in defaults}
+    return TypeAdapter(get_type_hints(annotated, include_extras=True).get(name, Any))
 
 
 def _checked_option(owner: str, name: str, option: TypeAdapter[Any], value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from consort.experiment.loading import load_recipe
 from consort.experiment.preparation import prepare_run
 
 HERE = Path(__file__).parent
+NUMBERS = HERE / "numbers"
 RECIPES = sorted(path.stem for path in (HERE / "recipes").glob("*.toml"))
 SEED = 0
 OF_THE_MACHINE = {"seconds", "evaluation_seconds", "peak_memory_mib"}
@@ -114,19 +116,23 @@ def write(recipe: str, found: Mapping[str, Outcome]) -> None:
             for name, outcome in found.items()
         },
     }
-    _path(recipe).write_text(json.dumps(content, separators=(",", ":")) + "\n")
+    path = _path(recipe, machine())
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, separators=(",", ":")) + "\n")
 
 
-def read(recipe: str) -> tuple[dict[str, str], dict[str, Outcome]]:
-    """The machine on which outcomes were recorded, and the outcomes."""
-    content = json.loads(_path(recipe).read_text())
+def read(recipe: str) -> tuple[bool, dict[str, Outcome]]:
+    """Whether outcomes were recorded on this machine, and these, or else those of another one."""
+    own = _path(recipe, machine())
+    path = own if own.exists() else min(NUMBERS.glob(f"*/{recipe}.json"))
+    content = json.loads(path.read_text())
     whats, whos = content["whats"], content["whos"]
     keys = [_key(whats[what], whos[who]) for what, who in content["keys"]]
     found = {}
     for name, run in content["runs"].items():
         chosen = [keys[place] for place in run["keys"]]
         found[name] = Outcome(list(zip(chosen, run["values"], strict=True)), run["server"])
-    return content["machine"], found
+    return content["machine"] == machine(), found
 
 
 def _what(key: Key) -> tuple[int, str, str, str, str, str]:
@@ -143,5 +149,10 @@ def _key(what: Sequence[Any], who: Sequence[Any]) -> Key:
     return round_, metric, client, task, split, model, part, n
 
 
-def _path(recipe: str) -> Path:
-    return HERE / "numbers" / f"{recipe}.json"
+def _path(recipe: str, where: Mapping[str, str]) -> Path:
+    """The file of a recipe in the folder of a machine."""
+    return (
+        NUMBERS
+        / re.sub(r"[^a-z0-9]+", "-", f"{where['cpu']} {where['capability']}".lower())
+        / f"{recipe}.json"
+    )

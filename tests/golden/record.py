@@ -1,9 +1,10 @@
 """Records the numbers of the golden recipes anew: `python -m tests.golden.record [RECIPE ...]`.
 
-This is allowed only in a change whose purpose is other numbers: a corrected algorithm, another
-version of PyTorch, a recipe here that is new or changed. Such a change says in CHANGELOG.md which
-numbers are different and why. It is never a way to make a failing test pass: moving or tidying code
-changes no number.
+The numbers are those of this kind of machine; for a kind that has none yet, they are recorded with
+code that passes the test on another kind. Otherwise this is allowed only in a change whose purpose
+is other numbers: a corrected algorithm, another version of PyTorch, a recipe here that is new or
+changed. Such a change says in CHANGELOG.md which numbers are different and why. It is never a way
+to make a failing test pass: moving or tidying code changes no number.
 """
 
 from __future__ import annotations

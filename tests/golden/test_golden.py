@@ -1,21 +1,20 @@
 """Small recipes that together use most of the package give the numbers that were recorded.
 
-On the machine that recorded them (the same version of PyTorch, the same instruction set and the
-same CPU) every value of every history and every bit of the server's last state must agree. Other
-machines round differently, so there the rows must be the same and their values close: within 1e-3,
-or a thousandth of the value. A metric that jumps, such as an accuracy over few examples, can be
-further off there without an error in the code.
+Numbers are recorded for several kinds of machine: on one of these (the same version of PyTorch, the
+same instruction set and the same CPU) every value of every history and every bit of the server's
+last state must agree. Other machines round differently, and a few rounds make large differences of
+small ones (scores over few examples, weights of attention), so there only the rows must be the
+same: the values are not compared, and the test says so by being skipped.
 
 `python -m tests.golden.record` writes the numbers anew; its docstring says when that is allowed.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
-from tests.golden.outcomes import HERE, RECIPES, Outcome, machine, outcomes, read
+from tests.golden.outcomes import NUMBERS, RECIPES, Outcome, outcomes, read
 
 WITH_WORKERS = "images"
 
@@ -29,29 +28,28 @@ def test_numbers_are_the_same_with_workers(tmp_path: Path) -> None:
     check(WITH_WORKERS, outcomes(WITH_WORKERS, tmp_path, workers=2))
 
 
-def test_every_recipe_has_numbers() -> None:
-    assert sorted(path.stem for path in (HERE / "numbers").glob("*.json")) == RECIPES
+def test_every_machine_has_numbers_of_every_recipe() -> None:
+    for folder in NUMBERS.iterdir():
+        assert sorted(path.stem for path in folder.glob("*.json")) == RECIPES
 
 
 def check(recipe: str, found: dict[str, Outcome]) -> None:
-    recorded_on, expected = read(recipe)
+    exact, expected = read(recipe)
     assert list(found) == list(expected)
-    exact = machine() == recorded_on
     for name, outcome in found.items():
-        compare(f"{recipe}, {name}", outcome, expected[name], exact)
+        keys = [[key for key, _ in rows] for rows in (outcome.rows, expected[name].rows)]
+        assert keys[0] == keys[1], f"{recipe}, {name}"
+    if not exact:
+        pytest.skip("no numbers are recorded for this kind of machine: rows were compared only")
+    for name, outcome in found.items():
+        compare(f"{recipe}, {name}", outcome, expected[name])
 
 
-def compare(run: str, found: Outcome, expected: Outcome, exact: bool) -> None:
-    assert [key for key, _ in found.rows] == [key for key, _ in expected.rows], run
+def compare(run: str, found: Outcome, expected: Outcome) -> None:
     different = [
         (key, value, other)
         for (key, value), (_, other) in zip(found.rows, expected.rows, strict=True)
-        if not (repr(value) == repr(other) if exact else close(value, other))
+        if repr(value) != repr(other)
     ]
     assert not different, f"{run}: {len(different)} values, the first of them {different[:5]}"
-    assert found.server == expected.server or not exact, f"{run}: the server's last state"
-
-
-def close(value: float, other: float) -> bool:
-    both_undefined = math.isnan(value) and math.isnan(other)
-    return both_undefined or math.isclose(value, other, rel_tol=1e-3, abs_tol=1e-3)
+    assert found.server == expected.server, f"{run}: the server's last state"

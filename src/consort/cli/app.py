@@ -12,6 +12,7 @@ import typer
 
 from consort.cli import federation, inspecting, running, use
 from consort.cli.demo import demo
+from consort.cli.site import site
 
 app = typer.Typer(
     help="Federated learning for heterogeneous clients: different data, models and tasks.",
@@ -57,4 +58,4 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 for _command in _COMMANDS:
     app.command(_command.__name__.rstrip("_"))(_command)
-app.add_typer(federation.site, name="site")
+app.add_typer(site, name="site")

@@ -1,11 +1,10 @@
-"""The commands for federations between institutions: `site`, `server`, `client`, `status`.
+"""The commands for federations between institutions: `server`, `client`, `status`.
 
 Slow modules are imported inside them.
 """
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -13,78 +12,8 @@ import typer
 
 from consort.cli.options import Algorithm, Changes, Json, Quiet, RecipeName, Scale, Seed
 from consort.cli.running import finish, named_recipe
+from consort.cli.site import need_flower
 from consort.errors import UsageError
-
-site = typer.Typer(help="Create and manage the credentials of a federation.", no_args_is_help=True)
-
-ServerFolder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder of the server's credentials.")
-]
-Days = Annotated[int, typer.Option(min=1, help="Days for which the certificate is valid.")]
-
-
-@site.command()
-def init(
-    folder: ServerFolder,
-    host: Annotated[
-        list[str],
-        typer.Option(help="A host name or IP address under which clients reach the server."),
-    ],
-    days: Days = 365,
-) -> None:
-    """Server: create a certificate authority and the server's certificate."""
-    need_flower()
-    from consort.deployment.credentials import ServerCredentials
-
-    ServerCredentials.create(folder, host, days)
-    typer.echo(
-        f"created {folder}; keep it secret. Admit clients with: consort site admit {folder} REQUEST"
-    )
-
-
-@site.command()
-def join(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of the client's credentials.")
-    ],
-    name: Annotated[str, typer.Option(help="The client's name in the federation.")],
-) -> None:
-    """Client: create a key and a request for the operator of the server."""
-    need_flower()
-    from consort.deployment.credentials import ClientCredentials
-
-    made = ClientCredentials.create(folder, name)
-    typer.echo(
-        f"send {made.request} to the operator of the server, and put the {name}.pem that you "
-        f"receive into {folder}"
-    )
-
-
-@site.command()
-def admit(
-    folder: ServerFolder,
-    request: Annotated[
-        Path, typer.Argument(help="The file that the client created with consort site join.")
-    ],
-    days: Days = 365,
-) -> None:
-    """Server: admit a client. Prints the certificate file to send to it."""
-    need_flower()
-    from consort.deployment.credentials import ServerCredentials
-
-    typer.echo(str(ServerCredentials.open(folder).admit(request, days)))
-
-
-@site.command()
-def revoke(
-    folder: ServerFolder, name: Annotated[str, typer.Argument(help="The client's name.")]
-) -> None:
-    """Server: revoke the admission of a client."""
-    need_flower()
-    from consort.deployment.credentials import ServerCredentials
-
-    ServerCredentials.open(folder).revoke(name)
-    typer.echo(f"{name} is no longer admitted")
 
 
 def server(
@@ -196,13 +125,3 @@ def check_address(text: str) -> None:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"{text} is not an address: write HOST:PORT, such as fl.example.org:9092")
-
-
-def need_flower() -> None:
-    """Checks that Flower is installed.
-
-    Raises:
-        UsageError: If it is not.
-    """
-    if find_spec("flwr") is None:
-        raise UsageError("this command needs Flower: pip install 'fedconsort[flower]'")

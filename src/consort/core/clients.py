@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from torch import Generator
 
 from consort.core.engine import Engine
-from consort.core.messages import Call, Each, Payload, Replies
+from consort.core.messages import EVALUATION, Call, Each, Payload, Replies
 from consort.core.randomness import generator_for
 from consort.core.row import Row
 from consort.errors import UsageError
@@ -111,7 +111,7 @@ class Clients:
     population: int
     """The number of clients of the federation, whether they take part or not."""
     evaluation: bool = False
-    """Whether clients are only evaluated; then they keep no changes of their state."""
+    """Whether clients are only evaluated, by `test`; then they keep no changes of their state."""
     asked: list[str] = field(default_factory=list)
     """The methods that were called in this round so far, in order."""
     notes: list[Row] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Clients:
             The replies; clients that failed are left out.
 
         Raises:
-            UsageError: If the method is not marked with `on_client`.
+            UsageError: If `stream` would refuse the method.
         """
         return Replies(dict(self.stream(method, **payload)))
 
@@ -147,17 +147,21 @@ class Clients:
             The name of each client that replied, with its reply.
 
         Raises:
-            UsageError: If the method is not marked with `on_client`.
+            UsageError: If the method is not marked with `on_client`, or it is `test` while clients
+                are trained, or another method while they are evaluated.
         """
         name = getattr(method, "__name__", str(method))
         if not is_on_client(method):
             raise UsageError(f"{name} is not a client method: mark it with @on_client")
+        if self.evaluation != (name == EVALUATION):
+            raise UsageError(
+                f"`evaluate` can ask clients only for `{EVALUATION}`, and `round` for every other "
+                f"method, but {'`evaluate`' if self.evaluation else '`round`'} asked for `{name}`"
+            )
         step, turn = len(self.asked), self.asked.count(name)
         self.asked.append(name)
         calls = [
-            Call(
-                client, name, self.round, step, turn, _payload_for(client, payload), self.evaluation
-            )
+            Call(client, name, self.round, step, turn, _payload_for(client, payload))
             for client in self.ids
         ]
         for reply in self.engine.deliver(calls):

@@ -29,6 +29,8 @@ State = dict[str, Any]
 
 Only assigning to a key is recorded: changes of a tensor in place are lost.
 """
+EVALUATION = "test"
+"""The client method that evaluates; all others train."""
 Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
 """Averages `Params` with optional weights, as `consort.core.params.mean` does."""
 
@@ -51,8 +53,14 @@ class Call:
     """How many of these had the same method; the client's randomness depends on it."""
     payload: Payload
     """The arguments of the method."""
-    evaluation: bool = False
-    """Whether the client is only evaluated; then it keeps no changes of its state."""
+
+    @property
+    def evaluation(self) -> bool:
+        """Whether the client is only evaluated; then it keeps no changes of its state.
+
+        The method decides, not the caller, who could otherwise train without protections.
+        """
+        return self.method == EVALUATION
 
     @property
     def stamp(self) -> tuple[int, int]:
@@ -72,7 +80,7 @@ class Call:
     @property
     def header(self) -> list[Any]:
         """All but the payload, as plain values: see `from_header`."""
-        return [self.client, self.method, self.round, self.step, self.turn, self.evaluation]
+        return [self.client, self.method, self.round, self.step, self.turn]
 
     @classmethod
     def from_header(cls, header: Sequence[Any], payload: Payload) -> Call:
@@ -82,8 +90,8 @@ class Call:
             header: What `header` returned.
             payload: The payload of the call.
         """
-        client, method, round_, step, turn, evaluation = header
-        return cls(client, method, round_, step, turn, payload, evaluation)
+        client, method, round_, step, turn = header
+        return cls(client, method, round_, step, turn, payload)
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,9 @@ def finished(attack=HARMLESS, robust=PLAIN, algorithm=FEDAVG, rounds=2, observer
     return run
 
 
-def delivered(wrapper, evaluation=False, **content):
+def delivered(wrapper, method="train", **content):
     engine = wrapper(Scripted(lambda call: dict(content)))
-    (reply,) = engine.deliver([Call("c", "train", 1, 0, 0, {"model": SENT}, evaluation)])
+    (reply,) = engine.deliver([Call("c", method, 1, 0, 0, {"model": SENT})])
     return reply.content
 
 
@@ -91,12 +91,12 @@ def test_what_attackers_send(by, expected):
     (attacker,) = attack.attackers(federation.client_ids, 0)
     (honest,) = set(federation.client_ids) - {attacker}
 
-    def answer(client, evaluation=False):
-        call = Call(client, "train", 1, 0, 0, {"model": SENT}, evaluation)
+    def answer(client, method="train"):
+        call = Call(client, method, 1, 0, 0, {"model": SENT})
         return handler(Request(call, {}, Generator()))["model"]
 
     assert answer(attacker)["a"].tolist() == pytest.approx(expected, nan_ok=True)
-    assert answer(attacker, evaluation=True) is TRAINED
+    assert answer(attacker, "test") is TRAINED
     assert answer(honest) is TRAINED
 
 
@@ -104,7 +104,7 @@ def test_long_updates_are_shortened_and_short_ones_stay():
     found = delivered(lambda e: Clipped(e, 2.5), model=TRAINED)["model"]["a"]
     assert found.tolist() == pytest.approx([2.5, 4.0])
     assert delivered(lambda e: Clipped(e, 5.0), model=TRAINED)["model"] is TRAINED
-    assert delivered(lambda e: Clipped(e, 0.1), True, model=TRAINED)["model"] is TRAINED
+    assert delivered(lambda e: Clipped(e, 0.1), "test", model=TRAINED)["model"] is TRAINED
 
 
 def test_labels_are_turned_around_in_training_data_alone():

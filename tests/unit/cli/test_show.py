@@ -18,8 +18,8 @@ def bars(screen: Screen) -> dict[str, tuple[float, float | None]]:
     }
 
 
-def call(evaluation: bool = False) -> Call:
-    return Call("c0", "train", 1, 0, 0, {}, evaluation)
+def call(method: str = "train") -> Call:
+    return Call("c0", method, 1, 0, 0, {})
 
 
 def test_the_bars_follow_the_run():
@@ -29,7 +29,7 @@ def test_the_bars_follow_the_run():
         observer.round_started(1, 4)
         observer.answered(call())
         observer.answered(call())
-        observer.answered(call(evaluation=True))
+        observer.answered(call("test"))
         assert bars(screen) == {"fedavg, seed 3": (0, 5), "round 1": (2, 4)}
         observer.evaluated(1, Replies({}))
         observer.round_started(2, 4)

@@ -18,7 +18,7 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from consort.core.algorithm import Clients, on_client
-from consort.core.messages import Each, Replies
+from consort.core.messages import Call, Each, Replies
 from consort.core.params import Params
 from consort.core.wire import check, decode, encode, pack, tensors_in, unpack
 from consort.engines.scripted import Scripted
@@ -466,3 +466,20 @@ def test_the_answers_of_some_can_be_sent_back_to_each():
     first = cohort.among(["c", "a"]).ask(answer)
     second = cohort.among(first).ask(answer, x=first.each("x"))
     assert dict(second) == {"a": {"x": "aa"}, "c": {"x": "cc"}}
+
+
+def test_the_method_decides_what_is_an_evaluation():
+    """A server cannot pass off training as an evaluation, which protections would not touch."""
+    trained = Call.from_header(Call("a", "train", 1, 0, 0, {}).header, {})
+    tested = Call.from_header(Call("a", "test", 1, 0, 0, {}).header, {})
+    assert (trained.evaluation, tested.evaluation) == (False, True)
+
+
+@pytest.mark.parametrize(("name", "evaluation"), [("train", True), ("test", False)])
+def test_evaluate_asks_only_for_test_and_round_for_all_else(name, evaluation):
+    def method(self, client): ...
+
+    method.__name__ = name
+    clients = Clients(("a",), 1, 1, 0, Scripted(lambda _: {}), population=1, evaluation=evaluation)
+    with pytest.raises(UsageError, match=f"asked for `{name}`"):
+        clients.ask(on_client(method))

@@ -256,7 +256,7 @@ def test_the_name_of_a_run_is_no_path(session, recipe, tmp_path):
 def test_a_call_for_somebody_else_is_refused(recipe, tmp_path):
     post = PostOffice(participants(tmp_path))
     engine = engine_for(recipe, "ditto", post, tmp_path)
-    header = {"kind": "call", "call": ["b-0", "train", 1, 0, 0, False]}
+    header = {"kind": "call", "call": ["b-0", "train", 1, 0, 0]}
     parts = {"shared": encode({}), "own": encode({})}
     letter = {"a-0": (header | {"counted": None, "companion": None}, parts)}
     ((_, answer),) = engine.exchange(letter)
@@ -267,7 +267,7 @@ def test_only_methods_of_clients_can_be_called(recipe, tmp_path):
     post = PostOffice(participants(tmp_path))
     engine = engine_for(recipe, "ditto", post, tmp_path)
     for method in ("start", "__init__", "no_such_method"):
-        header = {"kind": "call", "call": ["a-0", method, 1, 0, 0, False]}
+        header = {"kind": "call", "call": ["a-0", method, 1, 0, 0]}
         parts = {"shared": encode({}), "own": encode({})}
         letter = {"a-0": (header | {"counted": None, "companion": None}, parts)}
         ((_, answer),) = engine.exchange(letter)
@@ -281,7 +281,7 @@ def test_what_an_error_said_stays_with_the_client(recipe, tmp_path):
     client.say = said.append
     engine = engine_for(recipe, "ditto", post, tmp_path)
     ask(engine, "a-0", kind="describe")
-    header = {"kind": "call", "call": ["a-0", "train", 1, 0, 0, False]}
+    header = {"kind": "call", "call": ["a-0", "train", 1, 0, 0]}
     parts = {"shared": encode({}), "own": encode({"patient": "John Smith"})}
     letter = {"a-0": (header | {"counted": None, "companion": None}, parts)}
     ((_, answer),) = engine.exchange(letter)
@@ -300,7 +300,7 @@ def test_nothing_is_answered_after_the_deadline(recipe, tmp_path):
     header = session | {
         "study": engine.study,
         "kind": "call",
-        "call": ["a-0", "train", 1, 0, 0, False],
+        "call": ["a-0", "train", 1, 0, 0],
         "counted": None,
         "companion": None,
     }

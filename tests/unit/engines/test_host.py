@@ -66,6 +66,10 @@ class Probe(Algorithm[int]):
         return {"calls": client.state["calls"]}
 
     @on_client
+    def test(self, client):
+        return self.count(client)
+
+    @on_client
     def recall(self, client):
         return dict(client.state)
 
@@ -102,8 +106,8 @@ def host_of(federation=None, seed=0, store=None, algorithm=None):
     return ClientHost(federation, algorithm or Probe(), seed, 5, store or StateStore())
 
 
-def call(method, client="c0", round=1, step=0, turn=0, evaluation=False, **payload):
-    return Call(client, method, round, step, turn, payload, evaluation)
+def call(method, client="c0", round=1, step=0, turn=0, **payload):
+    return Call(client, method, round, step, turn, payload)
 
 
 def answer(host, *args, **kwargs):
@@ -184,7 +188,7 @@ def test_a_call_that_is_made_again_finds_what_it_found_the_first_time():
 def test_what_is_done_while_testing_is_forgotten():
     host = host_of()
     answer(host, "count")
-    assert answer(host, "count", round=2, evaluation=True) == {"calls": 2}
+    assert answer(host, "test", round=2) == {"calls": 2}
     assert answer(host, "count", round=2) == {"calls": 2}
 
 
@@ -192,7 +196,7 @@ def test_a_test_sees_what_the_training_of_its_round_wrote():
     host = host_of()
     answer(host, "count", step=0)
     answer(host, "count", step=1)
-    assert answer(host, "recall", evaluation=True) == {"calls": 2}
+    assert answer(host, "test") == {"calls": 3}
 
 
 def test_memory_on_disk_outlives_the_host(tmp_path):

@@ -27,8 +27,8 @@ from consort.errors import ClientFailed
 CLIENTS = ("a", "b", "c")
 
 
-def calls_of(*clients: str, round: int = 1, step: int = 0, evaluation: bool = False, **payload):
-    return [Call(c, "train", round, step, 0, dict(payload), evaluation) for c in clients]
+def calls_of(*clients: str, round: int = 1, step: int = 0, method: str = "train", **payload):
+    return [Call(c, method, round, step, 0, dict(payload)) for c in clients]
 
 
 def echo(call: Call) -> Payload:
@@ -259,7 +259,7 @@ def test_without_faults_nothing_is_lost():
 
 def test_evaluation_is_never_disturbed():
     engine = Faulty(Scripted(echo), 0, dropout=1.0, stragglers=1.0)
-    assert lost_in(engine, 1, evaluation=True) == {}
+    assert lost_in(engine, 1, method="test") == {}
 
 
 def test_answers_stay_with_their_clients_when_others_are_lost():

@@ -37,6 +37,10 @@ class Counting(Algorithm[int]):
         return {"calls": client.state.get("calls", 0)}
 
     @on_client
+    def test(self, client):
+        return self.count(client)
+
+    @on_client
     def fail(self, client):
         client.state["calls"] = 100
         raise ZeroDivisionError("no examples")
@@ -100,7 +104,7 @@ def test_a_call_that_is_repeated_finds_the_memory_it_found_before():
 def test_what_is_not_kept_does_not_travel():
     store, side = StateStore(), far_side()
     assert asked(side, Call("c0", "look", 1, 0, 0, {}), store)[1] == b""
-    assert asked(side, Call("c0", "count", 1, 0, 0, {}, evaluation=True), store)[1] == b""
+    assert asked(side, Call("c0", "test", 1, 0, 0, {}), store)[1] == b""
     reply, state = asked(side, Call("c0", "fail", 1, 0, 0, {}), store)
     assert str(reply.error) == "client c0: ZeroDivisionError: no examples"
     assert 'raise ZeroDivisionError("no examples")' in reply.error.traceback
@@ -111,8 +115,8 @@ def test_an_evaluated_client_knows_what_it_wrote_in_this_round():
     store, side = StateStore(), far_side()
     _, state = asked(side, Call("c0", "count", 1, 5, 0, {}), store)
     store.write("c0", (1, 5), state)
-    evaluated = Call("c0", "look", 1, 0, 0, {}, evaluation=True)
-    assert asked(side, evaluated, store)[0].content == {"calls": 1}
+    evaluated = Call("c0", "test", 1, 0, 0, {})
+    assert asked(side, evaluated, store)[0].content == {"calls": 2}
     assert asked(side, Call("c0", "look", 1, 0, 0, {}), store)[0].content == {"calls": 0}
 
 

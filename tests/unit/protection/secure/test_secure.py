@@ -421,12 +421,20 @@ def test_what_is_private_is_not_sent_in_a_mask_either():
         finished(Secure(), algorithm=Talkative(LOCAL))
 
 
+class Leaking(FedAvg):
+    """Its evaluation sends the model back."""
+
+    @on_client
+    def test(self, client, model):
+        return {"model": model}
+
+
 def test_an_answer_in_the_clear_is_not_given():
     federation = tiny_federation(2).protected(Secure())
-    host = ClientHost(federation, FedAvg(LOCAL), 0, 1, StateStore())
+    host = ClientHost(federation, Leaking(LOCAL), 0, 1, StateStore())
     payload = {"model": federation.initial("c0")}
-    for evaluation, reason in ((False, "it sends only masked answers"), (True, "only scores")):
-        (reply,) = host.answer([Call("c0", "train", 1, 0, 0, payload, evaluation)])
+    for method, reason in (("train", "it sends only masked answers"), ("test", "only scores")):
+        (reply,) = host.answer([Call("c0", method, 1, 0, 0, payload)])
         assert reason in str(reply.error)
 
 

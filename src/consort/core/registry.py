@@ -15,6 +15,22 @@ from zlib import crc32
 
 from consort.errors import UsageError
 
+_SYNONYMS = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "batchsize": "batch",
+    "local_epochs": "epochs",
+    "num_epochs": "epochs",
+    "num_rounds": "rounds",
+    "n_rounds": "rounds",
+    "wd": "weight_decay",
+    "gradient_clipping": "clip",
+    "num_clients": "clients",
+    "n_clients": "clients",
+    "dataset": "data",
+}
+"""What other libraries call things, and what they are called here."""
+
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
     """Text about an unknown word for an error message: the word, the closest choice, all choices.
@@ -25,7 +41,10 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     """
     if not choices:
         return f"{word!r} (there are none)"
-    (nearest,) = get_close_matches(word, choices, n=1, cutoff=0)
+    meant = _SYNONYMS.get(word.lower())
+    by_letters = {choice.lower(): choice for choice in choices}
+    (nearest,) = get_close_matches(word.lower(), by_letters, n=1, cutoff=0)
+    nearest = meant if meant and meant in choices else by_letters[nearest]
     return f"{word!r}: did you mean {nearest!r}? (there are: {', '.join(choices)})"
 
 

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from consort.core.inputs import Inputs
 from consort.data.examples import Examples
 from consort.tasks import Task
 
 
-def as_is(inputs: Tensor) -> Tensor:
+def as_is(inputs: Any) -> Any:
     """The default preparation, which returns `inputs` unchanged."""
     return inputs
 
@@ -77,7 +77,7 @@ class Dataset:
     """The domain of each example, such as a sensor or a style, if there is one."""
     units: NDArray[np.int64] | None = None
     """Examples with the same number stay together, such as the views of one place."""
-    prepare: Callable[[Tensor], Tensor] = as_is
+    prepare: Callable[[Any], Any] = as_is
     """Turns stored inputs into inputs of models."""
     reader: Reader | None = None
     """Reads further examples from files, if models can be used on such files."""
@@ -86,6 +86,6 @@ class Dataset:
         return len(self.examples)
 
     @cached_property
-    def example(self) -> Tensor:
+    def example(self) -> Inputs:
         """One prepared input."""
-        return self.prepare(self.examples.inputs[:1])[0]
+        return self.examples.rows(0, 1).changed(self.prepare).example

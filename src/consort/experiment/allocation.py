@@ -59,7 +59,10 @@ class Seat:
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
         targets = {name: self._renumbered(target) for name, target in raw.targets.items()}
-        return Examples(self.obfuscate(self.dataset.prepare(raw.inputs)), targets)
+        prepared = raw.changed(self.dataset.prepare)
+        if self.obfuscate is not as_is:
+            prepared = prepared.changed(self.obfuscate)
+        return Examples(prepared.inputs, targets)
 
     def _renumbered(self, target: Tensor) -> Tensor:
         if not self.group.classes:
@@ -100,7 +103,9 @@ def _seated(
     for group in groups:
         models, ways = recipe.models_of(group), recipe.obfuscations_of(group)
         for obfuscation in filter(None, ways):
-            obfuscation(dataset.example[None], seed=seed)  # refuses inputs that it is not made for
+            obfuscation(
+                dataset.examples.rows(0, 1).changed(dataset.prepare).tensor, seed=seed
+            )  # refuses inputs that it is not made for
         width = len(str(group.count - 1))
         for number in range(group.count):
             name = f"{group.name}-{number:0{width}d}"

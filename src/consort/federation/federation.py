@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from consort.core.algorithm import Algorithm
+from consort.core.inputs import each
 from consort.core.params import Params
 from consort.core.randomness import derive
 from consort.core.registry import check_name
@@ -102,7 +104,7 @@ class Federation:
             member = self.members[client]
             key = member.architecture
             if key not in self._architectures:
-                self._architectures[key] = Blueprint(self._build(member, self.seed))
+                self._architectures[key] = Blueprint(self._build(client, self.seed))
             self._blueprints[client] = self._architectures[key]
         return self._blueprints[client]
 
@@ -123,16 +125,23 @@ class Federation:
         return self.blueprint(client).shapes
 
     def _draw(self, client: str, number: int) -> Params:
-        return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
+        seed = derive(self.seed, "draw", number)
+        return Params.of(self._build(client, seed, redrawn=True))
 
-    def _build(self, member: Member, seed: int) -> MultiTaskModel:
+    def _build(self, client: str, seed: int, redrawn: bool = False) -> MultiTaskModel:
+        try:
+            return self._built(self.members[client], seed, redrawn)
+        except UsageError as error:
+            raise UsageError(f"client {client}: {error}") from error
+
+    def _built(self, member: Member, seed: int, redrawn: bool) -> MultiTaskModel:
         kind = member.tasks, member.example
-        model = build(member.model, *kind, seed, self.batchnorm)
+        model = build(member.model, *kind, seed, self.batchnorm, redrawn)
         if member.companion:
             # Another seed, so that equal architectures do not start with equal weights.
             seed = derive(seed, "companion")
-            model.companion = build(member.companion, *kind, seed, self.batchnorm)
-        if self.compute.channels_last:
+            model.companion = build(member.companion, *kind, seed, self.batchnorm, redrawn)
+        if self.compute.channels_last and model.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model
 
@@ -145,7 +154,14 @@ class Federation:
         return self._data.get(client, lambda: self._load(client))
 
     def _load(self, client: str) -> Splits:
-        return self.members[client].load().map(self._laid_out)
+        splits = self.members[client].load()
+        lay_out = self.compute.channels_last and self._takes_channels_last(client)
+        return splits.map(_channels_last) if lay_out else splits
+
+    def _takes_channels_last(self, client: str) -> bool:
+        """Whether a client's model takes images with channels last; a user's network may not."""
+        own = self.members[client].model.is_own
+        return not own or self.blueprint(client).model.channels_last
 
     @cached_property
     def roster(self) -> Roster:
@@ -255,8 +271,10 @@ class Federation:
     def _load_everything(self) -> Splits:
         return Splits.concatenate([member.load() for member in self.members.values()])
 
-    def _laid_out(self, examples: Examples) -> Examples:
-        if self.compute.channels_last and examples.inputs.ndim == 4:
-            inputs = examples.inputs.contiguous(memory_format=torch.channels_last)
-            return replace(examples, inputs=inputs)
-        return examples
+
+def _channels_last(examples: Examples) -> Examples:
+    return examples.changed(lambda inputs: each(inputs, _with_channels_last))
+
+
+def _with_channels_last(tensor: Tensor) -> Tensor:
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor

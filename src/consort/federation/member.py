@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from consort.core.inputs import Inputs
 from consort.data.examples import Splits
 from consort.models.registry import ModelSpec
 from consort.tasks import Task
@@ -32,7 +33,7 @@ class Member:
     """The tasks by name."""
     model: ModelSpec
     """The architecture of the model."""
-    example: Tensor
+    example: Inputs
     """One prepared input; only its shape and type matter."""
     load: Callable[[], Splits]
     """Loads the data; called when they are needed, and again if they were released."""
@@ -42,17 +43,27 @@ class Member:
     """Changes to the local training of every algorithm, for this client."""
 
     @classmethod
-    def of(cls, tasks: Mapping[str, Task], model: ModelSpec, data: Splits) -> Member:
+    def of(cls, tasks: Mapping[str, Task], model: Any, data: Splits) -> Member:
         """A member whose data are in memory.
 
         Args:
             tasks: The tasks by name.
-            model: The architecture of the model.
+            model: The architecture of the model: a `ModelSpec`, or what `ModelSpec.of` takes, such
+                as an `nn.Module` or its class.
             data: The data.
+
+        Raises:
+            UsageError: If the model is none.
         """
-        return cls(tasks, model, data.train.inputs[0], lambda: data)
+        return cls(tasks, ModelSpec.of(model), data.train.example, lambda: data)
 
     @cached_property
     def architecture(self) -> Hashable:
         """A key that is equal for members whose models have the same architecture."""
-        return self.model, self.companion, tuple(self.tasks.items()), self.example.shape
+        return self.model, self.companion, tuple(self.tasks.items()), _shape(self.example)
+
+
+def _shape(example: Inputs) -> Hashable:
+    if isinstance(example, Tensor):
+        return example.shape
+    return tuple((name, tensor.shape) for name, tensor in example.items())

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -35,7 +35,13 @@ from consort.training.objectives import (
     gradients_of_sum,
     task_losses,
 )
-from consort.training.optimizers import clip_by_norm, make_optimizer
+from consort.training.optimizers import (
+    OWN,
+    Optimizer,
+    clip_by_norm,
+    make_optimizer,
+    optimizer_class,
+)
 from consort.training.scoring import BATCH, recompute_statistics
 
 _GATHERED = 1 << 18  # small data sets are shuffled for several epochs at once, up to this size
@@ -70,8 +76,11 @@ class LocalTraining:
     """The number of steps in all, in the place of `epochs`."""
     batch: PositiveInt = 32
     """The number of examples in a batch."""
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    """The optimiser."""
+    optimizer: str = "sgd"
+    """The optimiser: sgd, adam, adamw, a class of `torch.optim` such as RMSprop, or the place of a
+    class of your own, as `file.py:Class`."""
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
+    """Further options of a class of `torch.optim`."""
     lr: NonNegativeFloat = 0.01
     """The learning rate."""
     momentum: Probability = 0.0
@@ -101,6 +110,8 @@ class LocalTraining:
     def __post_init__(self) -> None:
         if isinstance(self.augment, str):
             augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
+        if self.optimizer not in OWN:
+            optimizer_class(self.optimizer)
 
     def run(
         self,
@@ -137,7 +148,7 @@ class LocalTraining:
                     "compute.cohort_step = false"
                 )
             return self._run_cohort(client, adjust)
-        optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        optimizer = self._new_optimizer()
         rate = self.rate(client.round, client.rounds)
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
@@ -169,6 +180,11 @@ class LocalTraining:
                 self.checked(total, client.round)
         return Trained(total / max(steps, 1), steps)
 
+    def _new_optimizer(self) -> Optimizer:
+        return make_optimizer(
+            self.optimizer, self.momentum, self.weight_decay, self.optimizer_options
+        )
+
     def _step(
         self,
         client: Client,
@@ -187,7 +203,7 @@ class LocalTraining:
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
         """Takes the same steps for all clients of a cohort at once."""
-        optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        optimizer = self._new_optimizer()
         rate = self.rate(cohort.round, cohort.rounds)
         names, params = list(cohort.model.slots()), list(cohort.model.slots().values())
         total, steps = 0.0, 0
@@ -244,7 +260,8 @@ class LocalTraining:
     @property
     def fits_cohorts(self) -> bool:
         """Whether a cohort can train with these settings: whole epochs, nothing done per client."""
-        return self.steps is None and self.clip is None and not (self.balance or self.augment)
+        plain = self.steps is None and self.clip is None and self.optimizer in OWN
+        return plain and not (self.balance or self.augment)
 
     def prepared(self, client: Client) -> Examples:
         """The training data of `client`, balanced and augmented as the settings say."""
@@ -264,7 +281,7 @@ class LocalTraining:
         Raises:
             UsageError: If training with these options would fail.
         """
-        make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        self._new_optimizer()
         if self.balance:
             balancing_of(tasks)
         if self.augment:
@@ -310,13 +327,18 @@ class LocalTraining:
         per_epoch = -(-count // self.batch)
         left = self.steps if self.steps is not None else self.epochs * per_epoch
         while left > 0 and count:
-            epochs = min(-(-left // per_epoch), max(1, _GATHERED // examples.inputs.numel()))
+            epochs = min(-(-left // per_epoch), self._orders_at_once(examples))
             orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
             shuffled = examples.take(torch.cat(orders))
             full, rest = divmod(count, self.batch)
             sizes = ([self.batch] * full + [rest] * bool(rest)) * epochs
             yield from islice(shuffled.split(sizes), left)
             left -= per_epoch * epochs
+
+    @staticmethod
+    def _orders_at_once(examples: Examples) -> int:
+        """The number of epochs whose examples are brought into order together."""
+        return max(1, _GATHERED // max(examples.size, 1)) if examples.size else 1
 
     def tuning(self, epochs: int) -> LocalTraining:
         """The same settings for `epochs` of fine-tuning, at the full, constant learning rate."""

@@ -16,10 +16,13 @@ from tests.helpers import (
 )
 from torch import Generator
 
+from consort.algorithms.fedavg import FedAvg
 from consort.core.messages import State
 from consort.core.params import Params
 from consort.data.examples import Examples, Splits
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
+from consort.run.run import Run
+from consort.run.schedule import Schedule
 from consort.tasks import Classification
 from consort.training.client import Client
 from consort.training.local import LocalTraining
@@ -603,3 +606,17 @@ def test_one_head_alone_may_move():
 def test_without_examples_there_are_no_steps():
     nothing = linear_examples("c0", 4).rows(0, 0)
     assert list(LocalTraining(steps=3).batches(nothing, torch.Generator())) == []
+
+
+def test_a_class_of_torch_trains_by_name():
+    federation = tiny_federation(clients=2)
+    local = LocalTraining(optimizer="Adamax", lr=0.02, optimizer_options={"betas": [0.8, 0.9]})
+    history = Run(federation, FedAvg(local), Schedule(rounds=8)).go()
+    last = [row.value for row in history if row.metric == "accuracy" and row.split == "test"][-2:]
+    assert min(last) > 0.5
+    assert not local.fits_cohorts
+
+
+def test_an_unknown_optimizer_is_refused_with_its_settings():
+    with pytest.raises(UsageError, match=r"local\.optimizer: there is no optimizer 'adm': did you"):
+        LocalTraining(optimizer="adm")

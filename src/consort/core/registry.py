@@ -6,13 +6,12 @@ import ast
 import importlib
 import importlib.util
 import re
-import sys
 from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
+from consort.core.user_files import load_file
 from consort.errors import UsageError
 
 _SYNONYMS = {
@@ -72,7 +71,7 @@ def load_object(place: str) -> Any:
     """
     module_name, _, name = place.partition(":")
     is_file = module_name.endswith(".py")
-    module = _from_file(Path(module_name)) if is_file else _import(module_name)
+    module = load_file(Path(module_name)) if is_file else _import(module_name)
     if not hasattr(module, name):
         raise UsageError(f"{module_name} defines no {name!r}")
     return getattr(module, name)
@@ -112,26 +111,3 @@ def _import(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UsageError(f"there is no module {error.name!r} to import {module!r} from") from error
-
-
-def _from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}")
-    # Named after its time of change, so that a file is run once, and again after a change.
-    age, place = path.stat().st_mtime_ns, crc32(str(path.resolve()).encode())
-    name = f"consort_user_{path.stem}_{place}_{age}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{path} cannot be imported")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[name])
-        except SyntaxError as error:
-            del sys.modules[name]
-            raise UsageError(f"{path}, line {error.lineno}: {error.msg}") from error
-        except Exception as error:
-            del sys.modules[name]
-            reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"{path} cannot be imported: {reason}") from error
-    return sys.modules[name]

@@ -79,7 +79,7 @@ def _with_whole_cut(group: Any, common: Table) -> Any:
 
 
 def anchored(value: Any, folder: Path) -> Any:
-    """A table in which a user's `file.py:name` that lies beside the recipe has its whole path.
+    """A table in which `file.py:name` and `hf:folder` beside the recipe have their whole path.
 
     So a run finds it again wherever it is resumed.
     """
@@ -91,6 +91,9 @@ def anchored(value: Any, folder: Path) -> Any:
         file, _, name = value.partition(":")
         if (folder / file).is_file():
             return f"{(folder / file).resolve()}:{name}"
+    if isinstance(value, str) and value.startswith("hf:"):
+        saved = folder / value.removeprefix("hf:")
+        return f"hf:{saved.resolve()}" if saved.is_dir() else value
     return value
 
 

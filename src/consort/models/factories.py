@@ -22,6 +22,22 @@ _LIBRARIES = {
 """Who builds the models of other libraries, whose names are written as `library:name`."""
 
 
+def as_table(model: Any) -> dict[str, Any]:
+    """A model as a table with its name; a config of Hugging Face names its architecture.
+
+    Args:
+        model: A table, a name, an `nn.Module`, what makes one, or a config of `transformers`.
+    """
+    if isinstance(model, Mapping):
+        return dict(model)
+    if not isinstance(model, str) and hasattr(model, "to_diff_dict") and not _is_made(model):
+        settings = model.to_diff_dict()
+        unwanted = ("model_type", "transformers_version")
+        config = {key: value for key, value in settings.items() if key not in unwanted}
+        return {"name": f"hf:{model.model_type}", "config": config}
+    return {"name": model}
+
+
 def factory(model: Any) -> tuple[str, Any, Any]:
     """Finds what makes a network.
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from consort.core.plugins import entries
 from consort.errors import UsageError
-from consort.models.factories import factory, head_places, made, options_of
+from consort.models.factories import as_table, factory, head_places, made, options_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,7 +83,7 @@ class ModelSpec:
             model: A table with a name and options; a name; an `nn.Module`, whose weights are the
                 initial weights; or a class or function that makes an `nn.Module`, which is called
                 when weights are drawn. A first parameter that has no default and is not an option
-                receives one prepared example.
+                receives one prepared example. A config of `transformers` stands for its model.
             **options: Options, in addition to those of a table.
 
         Raises:
@@ -91,8 +91,7 @@ class ModelSpec:
         """
         if isinstance(model, ModelSpec):
             return model
-        given = {"name": model} if not isinstance(model, Mapping) else dict(model)
-        given |= options
+        given = as_table(model) | options
         if "name" not in given:
             raise UsageError(f"a model needs a name: one of {', '.join(entries('models'))}")
         name, source, make = factory(given.pop("name"))

@@ -14,11 +14,14 @@ from typing import Any
 from consort.core.files import held
 from consort.core.validation import Table, checked
 from consort.deployment.credentials import ClientCredentials
+from consort.deployment.envelope import ClientEnvelopes
+from consort.deployment.keys import openssh_bytes
 from consort.deployment.link.runtime import RUN_ENDED
 from consort.deployment.link.supernode import SuperNode
 from consort.deployment.logs import log
 from consort.deployment.participant import Participant
-from consort.errors import Failure, UsageError
+from consort.engines.flower import Parts
+from consort.errors import Failure, Refused, UsageError
 from consort.experiment.recipe import Group
 
 _PAUSE = 5.0  # seconds before the next attempt to join
@@ -81,7 +84,9 @@ def take_part(
     signal.signal(signal.SIGTERM, _interrupt)
     with ExitStack() as stack:
         stack.enter_context(held(folder, "client.lock", "each client is one process"))
-        node = SuperNode(server, credentials.key, credentials.authority, folder)
+        envelopes = ClientEnvelopes.of(credentials)
+        key = openssh_bytes(credentials.private_key)
+        node = SuperNode(server, key, credentials.authority, folder)
         stack.callback(node.close)
         connection = _Connection(node, server, say)
         while True:
@@ -89,12 +94,30 @@ def take_part(
             message = node.next_message()
             if message is None:
                 continue
-            answer = participant.answer(message.parts)
             try:
-                message.answer(answer)
+                message.answer(answer_to(message.parts, envelopes, participant))
             except (Failure, *RUN_ENDED) as error:
                 say(f"the answer could not be sent ({error}); the server will ask again")
                 node.close()  # the node would wait for the answer forever
+
+
+def answer_to(parts: Parts, envelopes: ClientEnvelopes, participant: Participant) -> Parts:
+    """The answer of a client to a message in an envelope, in another one.
+
+    Args:
+        parts: The message.
+        envelopes: Those of the client.
+        participant: Answers what the server has signed; nothing else gets to it.
+
+    Returns:
+        The answer; empty if the message was refused, since there is nobody to answer to.
+    """
+    try:
+        question, opened = envelopes.open(parts)
+    except Refused as error:
+        participant.say(f"refused: {error}")
+        return {}
+    return envelopes.seal(question, participant.answer(opened))
 
 
 class _Connection:

@@ -116,6 +116,7 @@ class FederationServer:
             self.study.table,
             ledger,
             self.deadline,
+            envelopes=flower.envelopes,
             tell=self.status.client,
             admitted=flower.admits,
         )

@@ -1,7 +1,8 @@
 """Structured logs of server and client: events, one JSON object a line.
 
 A line has the fields that `Fields` announces and no others, each a number or a short text. So
-neither payloads nor keys nor the texts of errors, which may quote data and paths, get into a log.
+neither payloads nor keys get into a log, nor the texts of unexpected errors, which may quote data,
+nor, on the server, what clients say of their errors.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Fields(TypedDict, total=False):
     phase: str
     kind: str
     """The kind of an error, in one word."""
+    reason: str
+    """Why this side refuses: a sentence of its own, for its operator."""
     seconds: float
     bytes: int
     bytes_up: int

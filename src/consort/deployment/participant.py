@@ -75,7 +75,7 @@ class Participant:
                     raise Refused(f"unknown kind of message: {other!r}")
         except ConsortError as error:
             self.say(f"refused: {error}")
-            log("refused", logging.WARNING, kind=type(error).__name__)
+            log("refused", logging.WARNING, kind=type(error).__name__, reason=str(error))
             return _answer(error=str(error))
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}", traceback.format_exc())
@@ -107,10 +107,10 @@ class Participant:
         if self._enrolment is None or proposal.digest != self._enrolment.study.digest:
             study = proposal.accepted(self.agreed)
             self.say(f"joined {study.algorithm}, seed {study.seed}, study {study.digest[:8]}")
-            log("joined", algorithm=study.algorithm, study=study.digest[:8])
             self._enrolment, self._host = None, None
             self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
             self._enrolment.recipe.compute.apply()
+            log("joined", algorithm=study.algorithm, study=study.digest[:8])
         if told is not None and told != digest(self._enrolment.description):
             raise UsageError(
                 "its data, model, tasks or training settings have changed since the run began"

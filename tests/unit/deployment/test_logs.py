@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.institutions import holdings
 from tests.letters import PostOffice, ask, engine_for, participants, run_with
 
 from consort.deployment.logs import FIELDS, LogObserver, log, logging_to
@@ -79,7 +78,7 @@ def test_a_field_that_is_not_announced_is_refused(tmp_path: Path):
 def test_the_announced_fields_have_no_place_for_payloads_or_paths():
     assert set(FIELDS) == {
         *("client", "clients", "round", "rounds", "method", "algorithm", "study", "state"),
-        *("phase", "kind", "seconds", "bytes", "bytes_up", "bytes_down"),
+        *("phase", "kind", "reason", "seconds", "bytes", "bytes_up", "bytes_down"),
     }
 
 
@@ -222,15 +221,26 @@ def test_the_state_of_a_client_is_logged_without_its_text(tmp_path: Path):
     assert "patients" not in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("data", ["/home/b/patients.csv", None])
-def test_a_client_logs_a_refusal_without_its_paths(data, tmp_path: Path):
-    recipe = recipe_of(STUDY, "logged")
-    brings = {"data": {"name": "folder", "path": data} if data else holdings("a-0") | {"name": 3}}
-    broken = Participant("a-0", brings, None, tmp_path / "home", say=lambda _: None)
-    engine = engine_for(recipe, "fedavg", PostOffice({"a-0": broken}), tmp_path)
+def asked(tmp_path: Path, brings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The log of a client that cannot take part with what it brings."""
+    client = Participant("a-0", brings, None, tmp_path / "home", say=lambda _: None)
+    engine = engine_for(recipe_of(STUDY, "logged"), "fedavg", PostOffice({"a-0": client}), tmp_path)
     with logging_to(tmp_path / "log"), pytest.raises(AssertionError):
         ask(engine, "a-0", kind="describe")
-    text = (tmp_path / "log").read_text()
-    assert [line["event"] for line in lines(tmp_path / "log")][-1] in ("refused", "failed")
-    assert "patients" not in text
-    assert str(tmp_path) not in text
+    return lines(tmp_path / "log")
+
+
+def test_a_client_tells_its_own_operator_why_it_refuses(tmp_path: Path):
+    (line,) = events(asked(tmp_path, {"data": {"name": "nothing"}}), "refused")
+    assert (line["level"], line["kind"]) == ("warning", "UsageError")
+    assert "'nothing'" in line["reason"]
+
+
+def test_an_unexpected_error_is_logged_without_its_text(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("patients.py").write_text(
+        "def load(seed):\n    raise KeyError('John Smith, born 1 April 1970')\n"
+    )
+    (line,) = events(asked(tmp_path, {"data": {"name": "patients.py:load"}}), "failed")
+    assert (line["level"], line["kind"]) == ("error", "KeyError")
+    assert "Smith" not in (tmp_path / "log").read_text()

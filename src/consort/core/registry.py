@@ -29,6 +29,7 @@ _SYNONYMS = {
     "dataset": "data",
 }
 """What other libraries call things, and what they are called here."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
@@ -48,16 +49,20 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
 
 
 def check_name(client: str) -> None:
-    """Checks that the name of a client can be the name of a folder.
+    """Checks that the name of a client can be the name of a folder and an argument of a command.
 
     Args:
         client: The name.
 
     Raises:
-        UsageError: If it contains other characters than letters, digits, '.', '_' and '-'.
+        UsageError: If it is longer than 64 characters, contains others than the letters a to z,
+            digits, '.', '_' and '-', or begins with '.' or '-'.
     """
-    if not re.fullmatch(r"[\w-][\w.-]*", client):
-        raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
+    if not _NAME.fullmatch(client):
+        raise UsageError(
+            f"client name {client!r}: use at most 64 letters (a-z), digits, '.', '_', '-', and "
+            "begin with a letter, a digit or '_'"
+        )
 
 
 def load_object(place: str) -> Any:

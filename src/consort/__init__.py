@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from consort.core.params import Params
     from consort.core.roster import Roster
     from consort.data.dataset import Dataset
+    from consort.data.division import partition
     from consort.data.examples import Examples, Splits
     from consort.errors import ConsortError, Failure, UsageError
     from consort.experiment.recipe import Recipe
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from consort.run.observer import Observer
     from consort.run.run import Run
     from consort.run.schedule import Schedule
-    from consort.tasks import Classification, Meter, Task
+    from consort.tasks import Classification, Meter, Supervised, Task
     from consort.training.client import Client
     from consort.training.compute import Compute
     from consort.training.local import LocalTraining
@@ -74,10 +75,12 @@ _HOMES = {
     "Run": "run.run",
     "Schedule": "run.schedule",
     "Splits": "data.examples",
+    "Supervised": "tasks",
     "Task": "tasks",
     "UsageError": "errors",
     "batchable": "core.clients",
     "on_client": "core.clients",
+    "partition": "data.division",
     "pull_towards": "training.objectives",
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
@@ -111,10 +114,12 @@ __all__ = [
     "Run",
     "Schedule",
     "Splits",
+    "Supervised",
     "Task",
     "UsageError",
     "batchable",
     "on_client",
+    "partition",
     "pull_towards",
     "shift_by",
     "task_losses",

@@ -103,7 +103,7 @@ def as_tensor(values: Any, what: str) -> Tensor:
         )
     if array.dtype.kind == "f" and array.dtype != np.float32:
         array = array.astype(np.float32)
-    return torch.from_numpy(np.ascontiguousarray(array).copy())
+    return torch.from_numpy(array.copy())
 
 
 def as_target(values: Any, what: str) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +81,29 @@ class Dataset:
     """Turns stored inputs into inputs of models."""
     reader: Reader | None = None
     """Reads further examples from files, if models can be used on such files."""
+
+    @staticmethod
+    def of(
+        data: Any,
+        tasks: Mapping[str, Task] | Task | None = None,
+        targets: str | Sequence[str] = (),
+        name: str = "data",
+    ) -> Dataset:
+        """A data set made of almost any data.
+
+        Args:
+            data: What `Examples.of` takes, or a `Dataset`.
+            tasks: The tasks by name, or the only task; by default the classification of targets
+                that are whole numbers.
+            targets: The columns that are targets: see `Examples.of`.
+            name: The name of the data set.
+
+        Raises:
+            UsageError: If the data are of another kind, have no targets, or need tasks.
+        """
+        from consort.data.sources import dataset_from
+
+        return dataset_from(data, tasks, targets, name)
 
     def __len__(self) -> int:
         return len(self.examples)

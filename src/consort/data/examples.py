@@ -256,6 +256,24 @@ class Splits:
     extra: Mapping[str, Examples] = field(default_factory=dict)
     """Further test sets by the name of the metric under which their accuracy is reported."""
 
+    @staticmethod
+    def of(data: Any, tasks: Sequence[str] = (), seed: int = 0) -> Splits:
+        """Splits from almost any data.
+
+        Args:
+            data: `Splits`; a tuple of training, validation and test data, or a dict of these, each
+                as `Examples.of` takes them; or all data, of which 15 % each become validation and
+                test data, stratified by label.
+            tasks: The names of the tasks, which give their names to targets.
+            seed: The seed of the division of all data.
+
+        Raises:
+            UsageError: If the data are of another kind, or a task has no targets.
+        """
+        from consort.data.division import splits_of
+
+        return splits_of(data, tasks, seed)
+
     @property
     def parts(self) -> tuple[Examples, ...]:
         """All sets of examples."""

@@ -44,8 +44,10 @@ def from_items(data: Any, targets: Sequence[str] = ()) -> Examples:
         return whole
     first = _item(data, 0, targets)
     size = count * sum(tensor.nbytes for tensor in tensors_of(first.loaded))
-    if size <= KEPT_BYTES and _repeats(data, targets):
-        return _stacked([_item(data, place, targets) for place in range(count)])
+    some = [first, *(_item(data, place, targets) for place in range(1, min(_COMPARED, count)))]
+    if size <= KEPT_BYTES and _repeats(data, some, targets):
+        rest = (_item(data, place, targets) for place in range(len(some), count))
+        return _stacked([*some, *rest])
     inputs = Unread(ItemSource(data, tuple(targets)), torch.arange(count))
     return Examples(inputs, _targets(data, first, targets))
 
@@ -137,11 +139,11 @@ def _stacked(items: Sequence[Examples]) -> Examples:
         ) from error
 
 
-def _repeats(data: Any, targets: Sequence[str]) -> bool:
+def _repeats(data: Any, some: Sequence[Examples], targets: Sequence[str]) -> bool:
     """Whether the first items are the same when they are read again."""
-    for place in range(min(_COMPARED, len(data))):
-        one, other = (tensors_of(_item(data, place, targets).loaded) for _ in range(2))
-        if not all(torch.equal(a, b) for a, b in zip(one, other, strict=True)):
+    for place, item in enumerate(some):
+        again = tensors_of(_item(data, place, targets).loaded)
+        if not all(map(torch.equal, tensors_of(item.loaded), again)):
             return False
     return True
 

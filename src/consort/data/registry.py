@@ -30,8 +30,8 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
         **options: The options of the data set.
 
     Raises:
-        UsageError: If there is no such data set or option, a value is wrong, or the function does
-            not return a `Dataset`.
+        UsageError: If there is no such data set or option, a value is wrong, or the function
+            returns neither a `Dataset` nor what `Dataset.of` takes.
     """
     from consort.data.dataset import Dataset
 
@@ -39,9 +39,12 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
     provided = {"seed": seed, "folder": folder}
     wanted = {key: provided[key] for key in signature(loader).parameters if key in provided}
     dataset = loader(**wanted, **checked_options(f"data set {name!r}", loader, options, provided))
-    if not isinstance(dataset, Dataset):
-        raise UsageError(f"{name} returns a {type(dataset).__name__} where a Dataset is expected")
-    return dataset
+    if isinstance(dataset, Dataset):
+        return dataset
+    try:
+        return Dataset.of(dataset, name=name.rpartition(":")[2])
+    except UsageError as error:
+        raise UsageError(f"data set {name!r}: {error}") from error
 
 
 def is_drawn(name: str) -> bool:

@@ -6,6 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from consort.core.registry import did_you_mean
 from consort.data.columns import (
     TARGET,
     as_target,
@@ -19,6 +25,7 @@ from consort.data.examples import Examples
 from consort.data.image_folder import images_of
 from consort.data.items import from_items
 from consort.errors import UsageError
+from consort.tasks import Classification, Task
 
 
 def examples_of(data: Any, targets: str | Sequence[str] = ()) -> Examples:
@@ -49,6 +56,61 @@ def examples_of(data: Any, targets: str | Sequence[str] = ()) -> Examples:
         f"a {type(data).__name__} is no data: give a pair of inputs and targets, a data frame, or "
         "a torch Dataset with a length"
     )
+
+
+def dataset_from(
+    data: Any, tasks: Mapping[str, Task] | Task | None, targets: str | Sequence[str], name: str
+) -> Dataset:
+    """A data set made of almost any data: see `Dataset.of`."""
+    if isinstance(data, Dataset):
+        return data
+    given = None if tasks is None else named_tasks(tasks)
+    found = examples_of(data, targets) if targets or given is None else preferring(data, [*given])
+    examples = found if given is None else for_tasks(found, [*given])
+    known = given or {task: _task_of(task, values) for task, values in examples.targets.items()}
+    return Dataset(name, examples, dict(known), labels_of(examples))
+
+
+def named_tasks(tasks: Mapping[str, Task] | Task) -> Mapping[str, Task]:
+    """Tasks by name; a single task has the name of a single target."""
+    return tasks if isinstance(tasks, Mapping) else {TARGET: tasks}
+
+
+def for_tasks(examples: Examples, tasks: Sequence[str]) -> Examples:
+    """Examples with the targets of some tasks; a single target without a name gets that of a task.
+
+    Args:
+        examples: The examples.
+        tasks: The names of the tasks.
+
+    Raises:
+        UsageError: If a task has no targets.
+    """
+    if list(examples.targets) == [TARGET] and len(tasks) == 1:
+        return Examples(examples.inputs, {tasks[0]: examples.targets[TARGET]})
+    for task in tasks:
+        if task not in examples.targets:
+            raise UsageError(
+                f"the data have no targets for task {did_you_mean(task, examples.targets)}"
+            )
+    return examples.only(tasks)
+
+
+def labels_of(examples: Examples) -> NDArray[np.int64]:
+    """The first targets that are one whole number per example; zeros if there are none."""
+    for target in examples.targets.values():
+        if target.ndim == 1 and not target.is_floating_point():
+            return target.to(torch.int64).numpy()
+    return np.zeros(len(examples), dtype=np.int64)
+
+
+def _task_of(name: str, target: Tensor) -> Task:
+    if target.ndim != 1 or target.is_floating_point() or not len(target):
+        raise UsageError(
+            f"the targets {name!r} are no classes: say what the task is, such as tasks = "
+            "Supervised(loss, outputs = 1)"
+        )
+    return Classification(max(int(target.max()) + 1, 2))
 
 
 def preferring(data: Any, tasks: Sequence[str]) -> Examples:

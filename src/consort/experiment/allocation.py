@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from consort.core.registry import did_you_mean
 from consort.data.dataset import Dataset, as_is
 from consort.data.examples import Examples, Splits
 from consort.data.partition import Share, partition
@@ -34,14 +35,16 @@ class Seat:
     share: Share
     model: ModelSpec
     obfuscate: Callable[[Tensor], Tensor] = as_is
+    changed: Callable[[str, Task], Task] = lambda _, task: task
+    """Gives a task the loss and the metrics of the recipe."""
 
     @property
     def tasks(self) -> dict[str, Task]:
         """The client's tasks: its group's choice of those it has labels for."""
         if not self.group.classes:
-            return {name: self.dataset.tasks[name] for name in self.share.tasks}
+            return {n: self.changed(n, self.dataset.tasks[n]) for n in self.share.tasks}
         (name,) = self.share.tasks
-        return {name: Classification(len(self.group.classes))}
+        return {name: self.changed(name, Classification(len(self.group.classes)))}
 
     @property
     def labels(self) -> dict[str, int]:
@@ -97,6 +100,11 @@ def _seated(
     if first.data == recipe.data:
         for evaluation in recipe.examinations.values():
             dataset = evaluation.kept(dataset)
+    for task in recipe.tasks:
+        if task not in dataset.tasks:
+            raise UsageError(
+                f"tasks: {dataset.name} has no task {did_you_mean(task, dataset.tasks)}"
+            )
     cut = first.partition or recipe.partition
     shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
     seats = {}
@@ -113,7 +121,7 @@ def _seated(
             way = ways[number % len(ways)]
             obfuscate = as_is if way is None else partial(way, seed=seed)
             model = models[number % len(models)]
-            seats[name] = Seat(group, dataset, share, model, obfuscate)
+            seats[name] = Seat(group, dataset, share, model, obfuscate, recipe.task)
     return seats
 
 

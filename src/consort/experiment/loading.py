@@ -16,6 +16,7 @@ from consort.errors import UsageError
 from consort.experiment.recipe import Recipe
 from consort.experiment.tables import merged
 from consort.results.claims import Claim
+from consort.tasks import Classification
 
 
 def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = ()) -> Recipe:
@@ -43,6 +44,8 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for group in recipe.all_groups:
             recipe.models_of(group)
             recipe.obfuscations_of(group)
+        for task in recipe.tasks:
+            recipe.task(task, Classification(2))  # refuses what no task can have
         recipe.examinations  # noqa: B018 - refuses options that do not fit
         trainings = {group.name: recipe.local_of(group) for group in recipe.groups}
         for name in recipe.algorithms:

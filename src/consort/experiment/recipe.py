@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 from pydantic_core import to_json
@@ -25,12 +26,29 @@ from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
 from consort.results.table import Published
 from consort.run.schedule import Schedule
+from consort.tasks import Supervised, Task
 from consort.training.compute import Compute
 from consort.training.evaluation import Evaluation
 from consort.training.local import LocalTraining
 
 Obfuscation = Callable[..., Tensor]
 """Called with prepared inputs and `seed`, returns inputs that reveal less about persons."""
+
+
+@dataclass(frozen=True)
+class TaskChanges:
+    """What a recipe changes of a task: `[tasks.NAME]`."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    loss: str | None = None
+    """A function of `torch.nn.functional`, or the place of one of your own."""
+    metrics: list[str] | dict[str, str] = field(default_factory=list)
+    """The places of metrics, or places by name."""
+    metric: str = ""
+    """The metric that represents the task; by default that of the data set's task."""
+    higher_is_better: bool | None = None
+    """Whether a larger value of `metric` is better."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +114,8 @@ class Recipe:
     """The data set and its options."""
     partition: Cut = field(default_factory=Cut)
     """How the data are partitioned among the clients."""
+    tasks: dict[str, Table] = field(default_factory=dict)
+    """Other losses and further metrics for the data set's tasks, by name."""
     model: Table | list[Table] = field(default_factory=dict)
     """The clients' model, or several that they take in turn."""
     batchnorm: BatchNormPolicy = "average"
@@ -213,6 +233,20 @@ class Recipe:
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
         return [ModelSpec.of(table) for table in tables or [{}]]
 
+    def task(self, name: str, task: Task) -> Task:
+        """A task of the data set, with the loss and the metrics that the recipe gives it.
+
+        Args:
+            name: The name of the task.
+            task: The task.
+
+        Raises:
+            UsageError: If there is no such loss or metric.
+        """
+        if name not in self.tasks:
+            return task
+        return _changed_task(json.dumps(self.tasks[name]), name, task)  # type: ignore[arg-type]
+
     def obfuscations_of(self, group: Group) -> list[Obfuscation | None]:
         """The checked obfuscations of a group, which its clients take in turn.
 
@@ -284,6 +318,17 @@ class Recipe:
             where = key if key in _OWN_KEYS else f"protection.{key}"
             found.append(checked(find("protections", key), table, where))
         return tuple(found)
+
+
+@cache
+def _changed_task(table: str, name: str, task: Task) -> Task:
+    """One task for all clients, so that they share one model in memory."""
+    options: Any = checked(TaskChanges, json.loads(table), f"tasks.{name}")
+    try:
+        return Supervised(options.loss, options.metrics, None, options.metric,
+                          options.higher_is_better, base=task)  # fmt: skip
+    except UsageError as error:
+        raise UsageError(f"tasks.{name}: {error}") from error
 
 
 def _obfuscation(table: Table) -> Obfuscation:

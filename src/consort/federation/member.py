@@ -11,6 +11,8 @@ from torch import Tensor
 
 from consort.core.inputs import Inputs
 from consort.data.examples import Splits
+from consort.data.sources import named_tasks
+from consort.errors import UsageError
 from consort.models.registry import ModelSpec
 from consort.tasks import Task
 
@@ -43,19 +45,24 @@ class Member:
     """Changes to the local training of every algorithm, for this client."""
 
     @classmethod
-    def of(cls, tasks: Mapping[str, Task], model: Any, data: Splits) -> Member:
-        """A member whose data are in memory.
+    def of(cls, tasks: Mapping[str, Task] | Task, model: Any, data: Any) -> Member:
+        """A member whose data are at hand.
 
         Args:
-            tasks: The tasks by name.
+            tasks: The tasks by name, or the only task.
             model: The architecture of the model: a `ModelSpec`, or what `ModelSpec.of` takes, such
                 as an `nn.Module` or its class.
-            data: The data.
+            data: `Splits`, or what `Splits.of` takes, such as a torch `Dataset`. A single target
+                gets the name of the only task.
 
         Raises:
-            UsageError: If the model is none.
+            UsageError: If the model is none, or the data do not have what the tasks need.
         """
-        return cls(tasks, ModelSpec.of(model), data.train.example, lambda: data)
+        named = named_tasks(tasks)
+        splits = Splits.of(data, tuple(named))
+        if not len(splits.train):
+            raise UsageError("a client needs at least one training example")
+        return cls(named, ModelSpec.of(model), splits.train.example, lambda: splits)
 
     @cached_property
     def architecture(self) -> Hashable:

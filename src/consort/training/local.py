@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, ClassVar, Literal
@@ -22,7 +22,7 @@ from consort.core.params import Params
 from consort.data.examples import Examples
 from consort.errors import Failure
 from consort.tasks import Task
-from consort.training.augmentation import Repeat, augmentation_of, balancing_of
+from consort.training.augmentation import Repeat, augmentation_of, balancing_of, transform_of
 from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.mode import moving, use_running_statistics_for_one
@@ -107,11 +107,17 @@ class LocalTraining:
     """Whether examples are augmented, by the augmentation that the tasks name; or the name of
     another augmentation."""
 
+    transform: str | Callable[[Any], Any] | None = None
+    """A function of a batch of inputs, applied to every training batch, or its place; it may draw
+    from torch's generator, which depends on the seed."""
+
     def __post_init__(self) -> None:
         if isinstance(self.augment, str):
             augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
         if self.optimizer not in OWN:
             optimizer_class(self.optimizer)
+        if self.transform is not None:
+            transform_of(self.transform)
 
     def run(
         self,
@@ -166,7 +172,7 @@ class LocalTraining:
             else:
                 step = self._step(client, objective, gradients, names, params)
                 batches = self.batches(examples or self.prepared(client), client.generator)
-            for batch in batches:
+            for batch in self._transformed(batches):
                 use_running_statistics_for_one(client.model, batch)
                 losses, grads = step(batch)
                 if adjust is not None:
@@ -179,6 +185,12 @@ class LocalTraining:
                 steps += 1
                 self.checked(total, client.round)
         return Trained(total / max(steps, 1), steps)
+
+    def _transformed(self, batches: Iterator[Examples]) -> Iterator[Examples]:
+        if self.transform is None:
+            return batches
+        transform = transform_of(self.transform)
+        return (batch.changed(transform) for batch in batches)
 
     def _new_optimizer(self) -> Optimizer:
         return make_optimizer(
@@ -261,7 +273,7 @@ class LocalTraining:
     def fits_cohorts(self) -> bool:
         """Whether a cohort can train with these settings: whole epochs, nothing done per client."""
         plain = self.steps is None and self.clip is None and self.optimizer in OWN
-        return plain and not (self.balance or self.augment)
+        return plain and not (self.balance or self.augment or self.transform)
 
     def prepared(self, client: Client) -> Examples:
         """The training data of `client`, balanced and augmented as the settings say."""

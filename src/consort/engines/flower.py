@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from consort.core.files import write_file
 from consort.core.messages import Call, Payload, Reply, common_keys
 from consort.core.wire import decode, encode
+from consort.engines.answer_header import read_answer_header
 from consort.engines.middleware import Absent, RefusedReply
 from consort.engines.states import Stamp
 from consort.errors import ClientFailed, Failure, Refused
@@ -150,11 +151,13 @@ class Flower:
     ) -> Iterator[tuple[str, Parts | ClientFailed]]:
         """Sends each client its letter; yields what comes back, in the order of the letters."""
         end = time.monotonic() + self.deadline
-        unsent, asked = [client for client in letters if self.admitted(client)], dict[str, str]()
+        unsent, asked = list[str](), dict[str, str]()
         answers: dict[str, Parts | ClientFailed] = {}
         lost: dict[str, str] = {}
         for client in letters:
             while client not in answers:
+                missing = [client for client in letters if client not in answers]
+                unsent = self._waiting(unsent, missing, asked)
                 unsent = self._send(unsent, letters, asked, end - time.monotonic())
                 for arrival in self.post.pull(list(asked)) if asked else ():
                     sender = asked.pop(arrival.reply_to, None)
@@ -187,6 +190,21 @@ class Flower:
             "counted": self.ledger.last_counted(call.client, call.before),
             "companion": self.companion,
         }
+
+    def _waiting(
+        self, unsent: Sequence[str], missing: Sequence[str], asked: dict[str, str]
+    ) -> list[str]:
+        """The clients to be asked: those that were cut off, and those that are admitted again.
+
+        A client whose admission was taken back is not asked any more; if it is admitted again, it
+        is asked anew, since it may never have seen the message, or its answer was refused.
+        """
+        for number, client in list(asked.items()):
+            if not self.admitted(client):
+                del asked[number]
+        known = {*unsent, *asked.values()}
+        returned = [client for client in missing if client not in known]
+        return [client for client in (*unsent, *returned) if self.admitted(client)]
 
     def _send(
         self,
@@ -235,12 +253,12 @@ def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
     if isinstance(answer, ClientFailed):
         return Reply(client, error=answer)
     try:
-        header = json.loads(answer["header"])
-        if header["error"]:
-            kind = Absent if header["late"] else ClientFailed
-            return Reply(client, error=kind(client, str(header["error"])))
+        header = read_answer_header(answer.get("header"))
+        if header.error:
+            kind = Absent if header.late else ClientFailed
+            return Reply(client, error=kind(client, header.error))
         content: Payload = dict(decode(answer["content"]))
-        return Reply(client, content, None, float(header["seconds"]), int(header["flops"]))
+        return Reply(client, content, None, header.seconds, header.flops)
     except (Refused, LookupError, ValueError, TypeError, OverflowError) as error:
         return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({error})"))
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, inspecting, running, use
+from consort.cli import federation, inspecting, running, site_study, use  # noqa: F401
 from consort.cli.demo import demo
 from consort.cli.site import site
 

@@ -75,6 +75,12 @@ class Entry:
         )
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What the log says about the study."""
+        keys = ("hash", "title", "algorithm", "seed", "rounds", "protections", "versions")
+        return {key: getattr(self, key) for key in keys}
+
+    @property
     def lines(self) -> list[str]:
         """What the owner has to know, line by line."""
         leaving = [f"{role} {size:,} bytes" for role, size in self.leaving.items()]
@@ -97,6 +103,11 @@ class Studies:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @classmethod
+    def of(cls, credentials: Path) -> Studies:
+        """The studies of the client with these credentials."""
+        return cls(credentials / "studies")
 
     def all(self) -> list[Entry]:
         """All studies, the latest first."""

@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from consort.core.registry import check_name
 from consort.deployment.certificates import (
+    PrivateKey,
     certificate_of,
     common_name,
     is_valid,
@@ -196,8 +197,20 @@ class ClientCredentials:
 
     @property
     def key(self) -> Path:
-        """The private key."""
+        """The file of the private key."""
         return self.folder / "client.key"
+
+    @property
+    def private_key(self) -> PrivateKey:
+        """The private key.
+
+        Raises:
+            UsageError: If the file contains another kind of key.
+        """
+        key = serialization.load_ssh_private_key(self.key.read_bytes(), None)
+        if not isinstance(key, PrivateKey):
+            raise UsageError(f"{self.key} is not a key created by consort site join")
+        return key
 
     @property
     def request(self) -> Path:

@@ -137,6 +137,7 @@ class Participant:
         if self._enrolment is None:
             study, hash = invitation.study, invitation.entry.hash
             self._enrolment = invitation.enrolment()
+            self._note("joined", {"study": study.digest} | invitation.entry.facts)
             self.say(f"joined {study.algorithm}, seed {study.seed}, study {hash[:8]}")
             self._enrolment.recipe.compute.apply()
         if told is not None and told != digest(self._enrolment.description):

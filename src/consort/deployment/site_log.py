@@ -8,22 +8,25 @@ are in the hash that it signs.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from consort.core.files import write_file
-from consort.deployment.certificates import PrivateKey, public_bytes
-from consort.errors import Failure
+from consort.deployment.certificates import PrivateKey, public_bytes, read_certificate
+from consort.errors import Failure, UsageError
 
 Entry = dict[str, Any]
 _FIRST = "0" * 64
@@ -34,22 +37,24 @@ class SiteLog:
     """The log of a client; several processes of its owner may add to it.
 
     Args:
-        folder: Where it is kept.
+        credentials: The folder of the client's credentials.
         key: The client's key.
 
     Raises:
         Failure: If it was damaged or changed; a last line that was not finished is cut off.
     """
 
-    def __init__(self, folder: Path, key: PrivateKey) -> None:
-        self.path, self.head = folder / "log.jsonl", folder / "log.head"
+    def __init__(self, credentials: Path, key: PrivateKey) -> None:
+        self.path, self.head = _paths(credentials)
         self._key = key
         self._public = public_bytes(key.public_key()).decode()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked() as file:
             self._repair(file)
-            last = self._last_key()
-            if last != self._public:
+            head, lines = _Head.read(self.head), _raw_lines(self.path)
+            if lines and _hash(_checked(self.path, head.count, lines[-1], None)) != head.hash:
+                raise _changed(self.path, head.count)
+            if self._signer() != self._public:
                 self._append(file, {"event": "key", "public": self._public})
 
     def add(self, event: str, **about: Any) -> None:
@@ -58,60 +63,55 @@ class SiteLog:
         Args:
             event: What happened.
             about: More about it, as plain values.
+
+        Raises:
+            Failure: If the log was changed meanwhile.
         """
         with self._locked() as file:
             self._repair(file)
             self._append(file, {"event": event} | about)
 
-    def lines(self) -> Iterator[Entry]:
-        """All lines, each verified together with those before.
-
-        Raises:
-            Failure: At the first line that is missing, damaged or changed.
-        """
-        yield from verified(self.path, self.head, self._public)
-
     def _append(self, file: int, about: Mapping[str, Any]) -> None:
-        count, previous = read_head(self.head)
-        entry: Entry = {"number": count + 1, "time": round(time.time(), 3)} | dict(about)
-        entry["previous"] = previous
-        own = _hash(entry)
-        entry |= {"signature": self._key.sign(own.encode(), _ALGORITHM).hex()}
-        os.write(file, _written(entry) + b"\n")
+        head = _Head.read(self.head)
+        entry: Entry = {"number": head.count + 1, "time": round(time.time(), 3)} | dict(about)
+        entry["previous"] = head.hash
+        entry["signature"] = self._key.sign(_hash(entry).encode(), _ALGORITHM).hex()
+        line = _written(entry) + b"\n"
+        if os.write(file, line) != len(line):
+            raise OSError(ENOSPC, os.strerror(ENOSPC), str(self.path))
         os.fsync(file)
-        write_file(self.head, json.dumps([count + 1, own]).encode(), durable=True)
+        head.after(entry, len(line)).write(self.head)
 
     def _repair(self, file: int) -> None:
-        """Completes what a crash interrupted: the head, or the last line, and nothing else."""
-        count, previous = read_head(self.head)
-        data = self.path.read_bytes()
-        lines = data.split(b"\n")
-        whole, rest = lines[:-1], lines[-1]
-        if rest and len(whole) == count:
-            os.ftruncate(file, len(data) - len(rest))
+        """Completes what a crash interrupted: the last line, or the head, and nothing else."""
+        head = _Head.read(self.head)
+        size = os.fstat(file).st_size
+        rest = os.pread(file, max(size - head.bytes, 0), head.bytes)
+        if size < head.bytes:
+            raise _changed(self.path, 1 + len(_raw_lines(self.path)))
+        if rest.count(b"\n") > 1 or (b"\n" in rest and not rest.endswith(b"\n")):
+            raise _changed(self.path, head.count + 1)
+        if rest.endswith(b"\n"):
+            entry = _checked(self.path, head.count + 1, rest, head.hash)
+            _check_signature(self.path, head.count + 1, entry, self._signer())
+            head.after(entry, len(rest)).write(self.head)
+        elif rest:
+            os.ftruncate(file, head.bytes)
             os.fsync(file)
-        elif rest or len(whole) not in (count, count + 1):
-            raise _changed(self.path, len(whole) + 1 if rest else min(count, len(whole)) + 1)
-        elif len(whole) == count + 1:
-            entry = _checked(self.path, count + 1, whole[-1], previous)
-            if entry.get("event") != "key":
-                _check_signature(self.path, count + 1, entry, self._public)
-            write_file(self.head, json.dumps([count + 1, _hash(entry)]).encode(), durable=True)
-        elif whole and _hash(_checked(self.path, count, whole[-1], None)) != previous:
-            raise _changed(self.path, count)
 
-    def _last_key(self) -> str:
-        found = ""
-        for line in self.path.read_bytes().splitlines():
-            if b'"event":"key"' in line:
-                found = str(json.loads(line).get("public"))
+    def _signer(self) -> str:
+        """The key that signs, which was announced last; checks the chain of all lines."""
+        found, previous = "", _FIRST
+        for number, line in enumerate(_raw_lines(self.path), 1):
+            entry = _checked(self.path, number, line, previous)
+            previous = _hash(entry)
+            if entry.get("event") == "key":
+                found = str(entry.get("public"))
         return found
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """The file, open for appending, which no other process writes to meanwhile."""
-        import fcntl
-
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -120,51 +120,94 @@ class SiteLog:
             os.close(file)
 
 
-def verified(path: Path, head: Path, public: str) -> Iterator[Entry]:
-    """The lines of a log, each verified together with those before.
+def read_lines(credentials: Path) -> Iterator[Entry]:
+    """The lines of the log of a client, as they are.
 
     Args:
-        path: The log.
-        head: The file with the number and hash of its last line.
-        public: The client's public key, in PEM form.
+        credentials: The folder of the client's credentials.
+
+    Raises:
+        Failure: If a line cannot be read.
+    """
+    path, _ = _paths(credentials)
+    for number, line in enumerate(_raw_lines(path), 1):
+        yield _checked(path, number, line, None)
+
+
+def verified(credentials: Path) -> Iterator[Entry]:
+    """The lines of the log of a client, each verified together with those before.
+
+    Args:
+        credentials: The folder of the client's credentials.
 
     Raises:
         Failure: At the first line that is missing, damaged or changed.
     """
-    count, last = read_head(head)
+    path, head = _paths(credentials)
+    known = _Head.read(head)
     previous, key, number = _FIRST, "", 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            entry = _checked(path, number, line, previous)
-            if entry.get("event") == "key":
-                key = str(entry.get("public"))
-            _check_signature(path, number, entry, key)
-            previous = _hash(entry)
-            yield entry
-    if number < count:
+    for number, line in enumerate(_raw_lines(path), 1):
+        entry = _checked(path, number, line, previous)
+        if entry.get("event") == "key":
+            key = str(entry.get("public"))
+        _check_signature(path, number, entry, key)
+        previous = _hash(entry)
+        yield entry
+    if number < known.count:
         raise _changed(path, number + 1)
-    if number > count or previous != last:
+    if number > known.count or previous != known.hash:
         raise Failure(f"{head} does not belong to {path}: one of them was replaced")
-    if key != public:
-        raise Failure(f"{path} was signed with another key than that of this client")
+    if number and key != _public_key(credentials):
+        raise Failure(f"{path} ends with another key than the client's: it was made by another one")
 
 
-def read_head(path: Path) -> tuple[int, str]:
-    """The number and the hash of the last line of a log.
+def _paths(credentials: Path) -> tuple[Path, Path]:
+    """The log, and the file with the number and the hash of its last line."""
+    return credentials / "log" / "log.jsonl", credentials / "log" / "log.head"
 
-    Args:
-        path: The file that holds them; if it does not exist, there is no line.
 
-    Raises:
-        Failure: If it is damaged.
-    """
-    try:
-        count, last = json.loads(path.read_text())
-        return int(count), str(last)
-    except FileNotFoundError:
-        return 0, _FIRST
-    except (OSError, ValueError, TypeError) as error:
-        raise Failure(f"{path} is damaged: move it and the log to another place") from error
+def _raw_lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []
+
+
+def _public_key(credentials: Path) -> str:
+    """The key in the client's certificate."""
+    for path in sorted(credentials.glob("*.pem")):
+        if path.name != "ca.pem":
+            return public_bytes(read_certificate(path).public_key()).decode()
+    raise UsageError(f"{credentials} has no certificate to verify the log with")
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What is known of a log without reading it."""
+
+    count: int = 0
+    hash: str = _FIRST
+    bytes: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> _Head:
+        """The head in a file; if it does not exist, there is no line.
+
+        Raises:
+            Failure: If it is damaged.
+        """
+        try:
+            count, last, size = json.loads(path.read_text())
+            return cls(int(count), str(last), int(size))
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, TypeError) as error:
+            raise Failure(f"{path} is damaged: move it and the log to another place") from error
+
+    def after(self, entry: Entry, size: int) -> _Head:
+        """The head after one more line of so many bytes."""
+        return _Head(self.count + 1, _hash(entry), self.bytes + size)
+
+    def write(self, path: Path) -> None:
+        """Writes it to disk."""
+        write_file(path, json.dumps([self.count, self.hash, self.bytes]).encode(), durable=True)
 
 
 def _checked(path: Path, number: int, line: bytes, previous: str | None) -> Entry:
@@ -185,7 +228,7 @@ def _check_signature(path: Path, number: int, entry: Entry, public: str) -> None
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise _changed(path, number)
         key.verify(bytes.fromhex(str(entry["signature"])), _hash(entry).encode(), _ALGORITHM)
-    except (InvalidSignature, ValueError, LookupError) as error:
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, LookupError) as error:
         raise _changed(path, number) from error
 
 

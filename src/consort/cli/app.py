@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, inspecting, running, site_study, use  # noqa: F401
+from consort.cli import (  # noqa: F401
+    federation,
+    inspecting,
+    running,
+    site_study,
+    tables,
+    use,
+)
 from consort.cli.demo import demo
 from consort.cli.site import site
 
@@ -49,6 +56,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     federation.client,
     federation.status,
     inspecting.report,
+    tables.table,
     inspecting.inspect,
     inspecting.audit,
     inspecting.list_,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import time
 import traceback
@@ -20,6 +21,7 @@ from consort.deployment.answers import Answer, LastAnswer, Parts, digest_of
 from consort.deployment.approval import Studies
 from consort.deployment.enrolment import Enrolment
 from consort.deployment.invitation import Invitation
+from consort.deployment.logs import log, milliseconds
 from consort.deployment.policy import Policy
 from consort.deployment.schema import Ask, Describe, Initial, read_message
 from consort.deployment.site_log import SiteLog
@@ -53,7 +55,7 @@ class Participant:
     """What a server may ask for."""
     studies: Studies | None = None
     """What the owner said to studies; without it, he cannot be asked."""
-    log: SiteLog | None = None
+    record: SiteLog | None = None
     """What was asked and answered."""
     _session: str = field(default="", init=False)
     _invitation: Invitation | None = field(default=None, init=False)
@@ -140,6 +142,7 @@ class Participant:
             self._note("joined", {"study": study.digest} | invitation.entry.facts)
             self.say(f"joined {study.algorithm}, seed {study.seed}, study {hash[:8]}")
             self._enrolment.recipe.compute.apply()
+            log("joined", algorithm=study.algorithm, study=study.digest[:8])
         if told is not None and told != digest(self._enrolment.description):
             raise Tellable(
                 "its data, model, tasks or training settings have changed since the run began"
@@ -170,8 +173,11 @@ class Participant:
         _, method, round_, _, _ = message.call
         if time.monotonic() - arrived > message.seconds:
             self.say(f"round {round_}: the answer was too late and is not sent")
+            log("late", logging.WARNING, round=round_, method=method)
             return Answer(error="was too late", late=True)
         self.say(f"round {round_}: {method} answered in {answer.seconds:.1f} s")
+        seconds = milliseconds(answer.seconds)
+        log("answered", round=round_, method=method, seconds=seconds, bytes=len(answer.content))
         return answer
 
     def _computed(
@@ -230,6 +236,10 @@ class Participant:
         if same != self._refused:
             self._refused = same
             self.say(f"refused: {error}" if isinstance(error, ConsortError) else trace)
+            if isinstance(error, ConsortError):
+                log("refused", logging.WARNING, kind=kind, reason=str(error))
+            else:
+                log("failed", logging.ERROR, kind=kind)
             try:
                 self._note("refused", about | {"reason": told})
             except (OSError, ConsortError) as failure:
@@ -237,8 +247,8 @@ class Participant:
         return Answer(error=told)
 
     def _note(self, event: str, about: dict[str, Any]) -> None:
-        if self.log is not None:
-            self.log.add(event, **about)
+        if self.record is not None:
+            self.record.add(event, **about)
 
 
 def _about(message: Message) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from consort.core.files import write_file
-from consort.deployment.certificates import PrivateKey, public_bytes, read_certificate
+from consort.deployment.certificates import read_certificate
+from consort.deployment.keys import PrivateKey, public_bytes
 from consort.errors import Failure, UsageError
 
 Entry = dict[str, Any]

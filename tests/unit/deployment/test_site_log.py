@@ -15,8 +15,8 @@ pytest.importorskip("cryptography", reason="pip install 'fedconsort[flower]'")
 from tests.institutions import Institutions
 from tests.unit.cli.command import consort
 
-from consort.deployment.certificates import new_key
 from consort.deployment.credentials import ClientCredentials
+from consort.deployment.keys import new_key
 from consort.deployment.site_log import SiteLog, read_lines, verified
 from consort.errors import Failure
 

@@ -56,7 +56,7 @@ class EvilServer:
         table = self.study | {"recipe": merged(self.study["recipe"], changes)} | more
         return table | {"digest": forged(table)}
 
-    def header(self, kind: str, **changes: Any) -> dict[str, Any]:
+    def header(self, kind: str, /, **changes: Any) -> dict[str, Any]:
         """The header of a message, honest but for the changes."""
         self.number += 1
         usual: dict[str, Any] = {

@@ -94,12 +94,13 @@ class Participant:
         with permitting(invitation.judge):
             enrolled = self._enrol(invitation, message.told)
             if isinstance(message, Describe):
-                return self._sent(enrolled.description, about)
+                return self._sent(enrolled.description)
             if message.companion is not None:
                 self._accompany(invitation, message.companion)
             if isinstance(message, Initial):
                 weights = enrolled.initial(message.companion, message.draw)
-                return self._sent({"model": weights}, about)
+                about |= _disclosed({"model": weights})
+                return self._sent({"model": weights})
             return self._call(enrolled, message, parts, arrived, about)
 
     def _accept(self, session: str, number: int) -> bool:
@@ -169,7 +170,7 @@ class Participant:
             last.keep(question, answer)
         else:
             about["again"] = True
-        about["up"] = bytes_by_role(tensors_in(decode(answer.content)))
+        about |= {"question": question} | _disclosed(decode(answer.content))
         _, method, round_, _, _ = message.call
         if time.monotonic() - arrived > message.seconds:
             self.say(f"round {round_}: the answer was too late and is not sent")
@@ -197,16 +198,11 @@ class Participant:
             cause = reply.error.__cause__ or reply.error
             cause.add_note(reply.error.traceback)
             raise cause
-        return self._sent(reply.content, about, reply.seconds, reply.flops)
+        return self._sent(reply.content, reply.seconds, reply.flops)
 
-    def _sent(
-        self, content: Payload, about: dict[str, Any], seconds: float = 0.0, flops: int = 0
-    ) -> Answer:
+    def _sent(self, content: Payload, seconds: float = 0.0, flops: int = 0) -> Answer:
         data = encode(content)
         self.policy.check_bytes(len(data), "its answer")
-        about["up"] = bytes_by_role(tensors_in(content))
-        if "epsilon" in content:
-            about["epsilon"] = content["epsilon"]
         return Answer(data, seconds=seconds, flops=flops)
 
     def _hosted(self, enrolment: Enrolment, companion: Table | None) -> ClientHost:
@@ -262,6 +258,12 @@ def _about(message: Message) -> dict[str, Any]:
     if isinstance(message, Ask):
         found |= dict(zip(("client", "method", "round", "step", "turn"), message.call, strict=True))
     return found
+
+
+def _disclosed(content: Payload) -> dict[str, Any]:
+    """What the log says about the content of an answer."""
+    epsilon = {"epsilon": content["epsilon"]} if "epsilon" in content else {}
+    return {"up": bytes_by_role(tensors_in(content))} | epsilon
 
 
 def _digest(content: bytes) -> str:

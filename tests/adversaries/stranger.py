@@ -75,16 +75,23 @@ class Siege:
     """Seconds of each request on a connection that was open before."""
     fresh: list[float]
     """Seconds of each request on a connection of its own."""
+    quiet: list[float]
+    """Seconds of each request before the stranger came: this machine may be busy."""
     failures: int
     grown: int
     """By how many bytes the memory of the gateway has grown."""
     seconds: float
 
+    @property
+    def delay(self) -> float:
+        """By how many seconds the stranger has delayed a request at most."""
+        return max(*self.open, *self.fresh) - max(self.quiet)
+
     def __str__(self) -> str:
         return (
             f"{len(self.open)} requests on an open connection, at most {max(self.open):.2f} s; "
             f"{len(self.fresh)} on new ones, at most {max(self.fresh):.2f} s; "
-            f"{self.failures} failed; memory grew by {self.grown >> 20} MiB; "
+            f"without the stranger at most {max(self.quiet):.2f} s; {self.failures} failed; memory grew by {self.grown >> 20} MiB; "
             f"{self.seconds:.0f} s in all"
         )
 
@@ -94,7 +101,7 @@ def siege(folder: Path, count: int) -> Siege:
     institutions, port = Institutions(folder, ("a-0",)), free_port()
     home = institutions.folder / "a-0"
     trust = ssl.create_default_context(cafile=str(institutions.server.folder / "ca.pem"))
-    result = Siege([], [], 0, 0, 0.0)
+    result = Siege([], [], [], 0, 0, 0.0)
 
     def ask(client: httpx.Client, seconds: list[float]) -> None:
         begun = time.perf_counter()
@@ -110,8 +117,10 @@ def siege(folder: Path, count: int) -> Siege:
         return httpx.Client(base_url=url, verify=trust, timeout=30, trust_env=False)
 
     with program("tests.gateways", str(folder), str(port)) as gateway, one() as client:
-        for _ in range(5):
-            ask(client, [])
+        for _ in range(20):
+            ask(client, result.quiet)
+            with one() as other:
+                ask(other, result.quiet)
         before, begun = memory(gateway.pid), time.monotonic()
         with program("tests.adversaries.stranger", str(port), str(count)) as stranger:
             ready = threading.Event()

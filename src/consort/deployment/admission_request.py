@@ -24,7 +24,7 @@ _HASH = ec.ECDSA(hashes.SHA256())
 
 
 @dataclass(frozen=True)
-class Request:
+class AdmissionRequest:
     """A request whose sender has the private key of `key`."""
 
     name: str
@@ -48,7 +48,7 @@ class Request:
         return pem_of(request.sign(key, hashes.SHA256()))
 
     @classmethod
-    def read(cls, path: Path) -> Request:
+    def read(cls, path: Path) -> AdmissionRequest:
         """Reads and verifies a file that `written` made.
 
         Raises:

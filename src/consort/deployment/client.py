@@ -18,6 +18,7 @@ from consort.deployment.envelope import ClientEnvelopes
 from consort.deployment.keys import openssh_bytes
 from consort.deployment.link.runtime import RUN_ENDED
 from consort.deployment.link.supernode import SuperNode
+from consort.deployment.logs import log
 from consort.deployment.participant import Participant
 from consort.engines.flower import Parts
 from consort.errors import Failure, Refused, UsageError
@@ -133,7 +134,7 @@ class _Connection:
             self._observe()
             return
         if self.node.process is not None:
-            self._tell(f"{self.node.why_not()}; trying again")
+            self._tell("ended", f"{self.node.why_not()}; trying again")
             time.sleep(_PAUSE)
         self.node.start()
         self.started, self.joined = time.monotonic(), False
@@ -143,14 +144,15 @@ class _Connection:
             return
         if self.node.connected:
             self.joined = True
-            self._tell(f"connected to {self.server}")
+            self._tell("connected", f"connected to {self.server}")
         elif time.monotonic() - self.started > _SLOW:
-            self._tell(f"cannot reach {self.server} yet; still trying")
+            self._tell("unreachable", f"cannot reach {self.server} yet; still trying")
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, state: str, text: str) -> None:
         if text != self.said:
             self.said = text
             self.say(text)
+            log("connection", state=state)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -12,7 +12,7 @@ from pathlib import Path
 from cryptography import x509
 
 from consort.core.registry import check_name
-from consort.deployment.admission_request import Request
+from consort.deployment.admission_request import AdmissionRequest
 from consort.deployment.certificates import (
     certificate_of,
     common_name,
@@ -131,7 +131,7 @@ class ServerCredentials:
             UsageError: If the request is not valid, or the client is admitted with another key
                 that has not signed the request.
         """
-        request = Request.read(path)
+        request = AdmissionRequest.read(path)
         client, place = request.name, self.folder / "clients" / f"{request.name}.pem"
         if place.exists() and not request.replaces(read_certificate(place).public_key()):
             raise UsageError(
@@ -219,7 +219,7 @@ class ClientCredentials:
         made, key = cls(folder, name, passphrase), new_key()
         if made.key.exists():
             raise UsageError(f"{folder} already contains a key: choose another folder")
-        write_private(made.request, Request.written(name, key))
+        write_private(made.request, AdmissionRequest.written(name, key))
         write_key(made.key, key, passphrase)
         return made
 
@@ -261,7 +261,7 @@ class ClientCredentials:
         """
         key = new_key()
         write_key(self.folder / "client.key.new", key, self.passphrase)
-        write_private(self.request, Request.written(self.name, key, self.private_key))
+        write_private(self.request, AdmissionRequest.written(self.name, key, self.private_key))
 
     @property
     def private_key(self) -> PrivateKey:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,6 +49,7 @@ class Gateway:
         credentials: The server's credentials.
         seen: Is called with the name of a client whenever it sends a request.
         report: Is told what the operator should know.
+        refused: Is called with the reason whenever a request is refused.
         limits: How many connections there may be.
     """
 
@@ -64,14 +64,14 @@ class Gateway:
         credentials: ServerCredentials,
         seen: Callable[[str], Any] = lambda _: None,
         report: Callable[[str], Any] = lambda _: None,
+        refused: Callable[[str], Any] = lambda _: None,
         limits: Limits = Limits(),
     ) -> None:
         self.listen, self.behind, self.authority = listen, behind, authority
         self.credentials, self.seen, self.report = credentials, seen, report
-        self.limits = limits
+        self.refused, self.limits = refused, limits
         self.nodes: Mapping[str, int] = {}
         self.admissions = Admissions(credentials, report)
-        self.refused: Counter[int] = Counter()
         self.too_large: set[str] = set()
         """Clients whose answer was larger than allowed, since they were last asked."""
         self._allowance: dict[str, int] = {}
@@ -157,7 +157,7 @@ class Gateway:
                     return
                 answer = await self._answer(connection, exchange, request)
             except Refusal as refusal:
-                self.refused[refusal.status] += 1
+                self.refused(refusal.reason)
                 await exchange.refuse(refusal)
                 return
             await exchange.answer(answer)

@@ -25,6 +25,7 @@ class FlowerStack:
         folder: Where Flower keeps its files.
         seen: Is called with the name of a client whenever it sends a request.
         report: Is told what the operator should know.
+        refused: Is called with the reason whenever a request is refused.
     """
 
     def __init__(
@@ -35,11 +36,12 @@ class FlowerStack:
         folder: Path,
         seen: Callable[[str], Any] = lambda _: None,
         report: Callable[[str], Any] = lambda _: None,
+        refused: Callable[[str], Any] = lambda _: None,
     ) -> None:
         self.envelopes = ServerEnvelopes.of(credentials, keys)
         self.link = SuperLink(folder)
         self.gateway = Gateway(
-            listen, self.link.address, self.link.authority, credentials, seen, report
+            listen, self.link.address, self.link.authority, credentials, seen, report, refused
         )
         self.keys = keys
 

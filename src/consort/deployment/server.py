@@ -89,7 +89,15 @@ class FederationServer:
             stack.enter_context(self.status.alive())
             place = self.folder / "flower"
             flower = stack.enter_context(
-                FlowerStack(listen, self.credentials, keys, place, self.status.seen)
+                FlowerStack(
+                    listen,
+                    self.credentials,
+                    keys,
+                    place,
+                    self.status.seen,
+                    self._report,
+                    self.counters.refused,
+                )
             )
             self.say(f"listening on {listen}; waiting for {', '.join(keys)}")
             self.run(flower, observer)
@@ -134,6 +142,10 @@ class FederationServer:
         self.status.run(phase="finished")
         self.status.event("finished")
         return run
+
+    def _report(self, text: str) -> None:
+        self.status.event(text)
+        self.say(text)
 
     def _expected(self) -> dict[str, bytes]:
         """The keys of the clients of this run; once it has begun, of those still admitted."""

@@ -32,11 +32,12 @@ _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two
 
 @dataclass(frozen=True)
 class Arrival:
-    """A reply, or the reason why it was lost on the way."""
+    """A reply, or the reason why it was lost on the way, or why it is not accepted."""
 
     reply_to: str
     parts: Parts
     lost: str = ""
+    refused: str = ""
 
 
 class Post(Protocol):
@@ -266,6 +267,9 @@ class Flower:
             if arrival.reply_to not in asked:
                 continue
             client, number = asked.pop(arrival.reply_to)
+            if arrival.refused:
+                exchange.answers[client] = RefusedReply(client, arrival.refused)
+                continue
             lost = arrival.lost
             try:
                 if not lost:

@@ -156,7 +156,10 @@ def status(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the state of a federation. Lists its round, its clients and the latest events."""
+    """Show the state of a federation. Lists its round, its clients and the latest events.
+
+    The exit status is 1 if the server has died or stopped.
+    """
     from json import dumps
 
     from consort.cli.show_status import show_status
@@ -167,6 +170,8 @@ def status(
         typer.echo(dumps(table, indent=1))
     else:
         show_status(table)
+    if table["phase"].startswith(("dead", "stopped")):
+        raise typer.Exit(1)
 
 
 def check_address(text: str) -> None:

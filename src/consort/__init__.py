@@ -31,11 +31,15 @@ if TYPE_CHECKING:
     from consort.data.examples import Examples, Splits
     from consort.errors import ConsortError, Failure, UsageError
     from consort.experiment.recipe import Recipe
+    from consort.experiment.trained import load_model
     from consort.federation.federation import Federation
     from consort.federation.member import Member
     from consort.federation.protection import Protection
+    from consort.interactive.outcome import Outcome
+    from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
+    from consort.results.result import Result
     from consort.run.history import History
     from consort.run.observer import Observer
     from consort.run.run import Run
@@ -65,11 +69,13 @@ _HOMES = {
     "ModelSpec": "models.registry",
     "MultiTaskModel": "models.multitask",
     "Observer": "run.observer",
+    "Outcome": "interactive.outcome",
     "Params": "core.params",
     "Payload": "core.messages",
     "Protection": "federation.protection",
     "Recipe": "experiment.recipe",
     "Replies": "core.messages",
+    "Result": "results.result",
     "Roster": "core.roster",
     "Run": "run.run",
     "Schedule": "run.schedule",
@@ -77,10 +83,13 @@ _HOMES = {
     "Task": "tasks",
     "UsageError": "errors",
     "batchable": "core.clients",
+    "compare": "interactive.running",
+    "load_model": "experiment.trained",
     "on_client": "core.clients",
     "pull_towards": "training.objectives",
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
+    "train": "interactive.running",
 }
 
 __all__ = [
@@ -102,11 +111,13 @@ __all__ = [
     "ModelSpec",
     "MultiTaskModel",
     "Observer",
+    "Outcome",
     "Params",
     "Payload",
     "Protection",
     "Recipe",
     "Replies",
+    "Result",
     "Roster",
     "Run",
     "Schedule",
@@ -114,10 +125,13 @@ __all__ = [
     "Task",
     "UsageError",
     "batchable",
+    "compare",
+    "load_model",
     "on_client",
     "pull_towards",
     "shift_by",
     "task_losses",
+    "train",
 ]
 
 

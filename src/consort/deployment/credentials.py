@@ -12,6 +12,7 @@ from pathlib import Path
 from cryptography import x509
 
 from consort.core.registry import check_name
+from consort.deployment.admission_request import AdmissionRequest
 from consort.deployment.certificates import (
     certificate_of,
     common_name,
@@ -31,7 +32,6 @@ from consort.deployment.keys import (
     write_key,
     write_private,
 )
-from consort.deployment.requests import AdmissionRequest
 from consort.errors import UsageError
 
 _LOCAL = ("localhost", "127.0.0.1")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from consort.core.files import write_file
 from consort.core.messages import Call, Payload, Reply, common_keys
 from consort.core.wire import decode, encode
+from consort.engines.answer_header import read_answer_header
 from consort.engines.middleware import Absent, RefusedReply
 from consort.engines.states import Stamp
 from consort.errors import ClientFailed, Failure, Refused
@@ -31,11 +32,12 @@ _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two
 
 @dataclass(frozen=True)
 class Arrival:
-    """A reply, or the reason why it was lost on the way."""
+    """A reply, or the reason why it was lost on the way, or why it is not accepted."""
 
     reply_to: str
     parts: Parts
     lost: str = ""
+    refused: str = ""
 
 
 class Post(Protocol):
@@ -179,13 +181,11 @@ class Flower:
     ) -> Iterator[tuple[str, Parts | ClientFailed]]:
         """Sends each client its letter; yields what comes back, in the order of the letters."""
         end = time.monotonic() + self.deadline
-        exchange = _Exchange(letters, [client for client in letters if self.admitted(client)])
+        exchange = _Exchange(letters)
         answers = exchange.answers
         for client in letters:
-            if client not in exchange.unsent:
-                answers[client] = Absent(client, NOT_ADMITTED)
-        for client in letters:
             while client not in answers:
+                self._follow_admissions(exchange)
                 self._send(exchange, end - time.monotonic())
                 self._receive(exchange)
                 if client in answers:
@@ -209,6 +209,22 @@ class Flower:
             "counted": self.ledger.last_counted(call.client, call.before),
             "companion": self.companion,
         }
+
+    def _follow_admissions(self, exchange: _Exchange) -> None:
+        """Asks nobody who is not admitted, and everybody who is admitted again.
+
+        A client whose admission was taken back may never have seen the message, or its answer was
+        refused; if it is admitted again, it is asked anew.
+        """
+        for id_, (client, _) in list(exchange.asked.items()):
+            if not self.admitted(client):
+                del exchange.asked[id_]
+        asked = {client for client, _ in exchange.asked.values()}
+        exchange.unsent = [
+            client
+            for client in exchange.letters
+            if client not in asked and client not in exchange.answers and self.admitted(client)
+        ]
 
     def _send(self, exchange: _Exchange, seconds: float) -> None:
         """Sends to those who are connected."""
@@ -251,6 +267,9 @@ class Flower:
             if arrival.reply_to not in asked:
                 continue
             client, number = asked.pop(arrival.reply_to)
+            if arrival.refused:
+                exchange.answers[client] = RefusedReply(client, arrival.refused)
+                continue
             lost = arrival.lost
             try:
                 if not lost:
@@ -278,7 +297,7 @@ class _Exchange:
     """What has become of the letters of one exchange."""
 
     letters: Mapping[str, tuple[Header, Parts]]
-    unsent: list[str]
+    unsent: list[str] = field(default_factory=list)
     asked: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The client and the number of each message that was sent, by its id."""
     answers: dict[str, Parts | ClientFailed] = field(default_factory=dict)
@@ -291,12 +310,12 @@ def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
     if isinstance(answer, ClientFailed):
         return Reply(client, error=answer)
     try:
-        header = json.loads(answer["header"])
-        if header["error"]:
-            kind = Absent if header["late"] else ClientFailed
-            return Reply(client, error=kind(client, str(header["error"])))
+        header = read_answer_header(answer.get("header"))
+        if header.error:
+            kind = Absent if header.late else ClientFailed
+            return Reply(client, error=kind(client, header.error))
         content: Payload = dict(decode(answer["content"]))
-        return Reply(client, content, None, float(header["seconds"]), int(header["flops"]))
+        return Reply(client, content, None, header.seconds, header.flops)
     except (Refused, LookupError, ValueError, TypeError, OverflowError) as error:
         return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({error})"))
 

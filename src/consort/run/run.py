@@ -25,6 +25,7 @@ from consort.errors import ClientFailed, NoReplies
 from consort.federation.federation import Federation
 from consort.federation.participation import cohort
 from consort.federation.protection import Setting
+from consort.run.description import described
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work
@@ -71,6 +72,10 @@ class Run:
     """Is told how the run proceeds."""
     engine: Callable[[ClientHost], Engine] | None = None
     """Starts the engine that delivers calls, in place of this process or of workers."""
+    name: str = ""
+    """The name of the algorithm in tables; if empty, that of its class or module."""
+    title: str = ""
+    """The title of the report."""
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
@@ -94,6 +99,7 @@ class Run:
         with ExitStack() as stack:
             if self.folder:
                 stack.enter_context(files.held(self.folder))
+                self.observer.described(described(self, self.folder))
             if not self._restore():
                 self.server = self.algorithm.start(self.federation.roster)
             if self._done < self.schedule.rounds:

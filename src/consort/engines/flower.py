@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from consort.core.files import write_file
-from consort.core.messages import Call, Payload, Reply, common_keys
+from consort.core.limits import MESSAGE, Limits, read_json
+from consort.core.messages import Call, Reply, common_keys
 from consort.core.wire import decode, encode
 from consort.engines.middleware import Absent, RefusedReply
 from consort.engines.states import Stamp
@@ -22,6 +23,9 @@ Parts = dict[str, bytes]
 _POLL = 0.1  # seconds between looks for answers
 _LOOK = 1.0  # and for clients that are not connected
 NOT_ADMITTED = "is no longer admitted"
+_HEADER = Limits(header=1 << 16)
+_LONGEST = 1e9  # seconds
+_LONGEST_REASON = 1000
 _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two rounds
 
 
@@ -126,6 +130,8 @@ class Flower:
     """Is told what each client is doing."""
     admitted: Callable[[str], bool] = lambda _: True
     """Whether a client may take part, now."""
+    limits: Callable[[Call], Limits] = lambda _: MESSAGE
+    """How large the answer to a call may be: see `Answers.limits`."""
     _look_again: float = field(default=0.0, init=False)
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
@@ -138,7 +144,8 @@ class Flower:
             letters[call.client] = (self._header(call), {"shared": shared, "own": encode(own)})
         answers = self.exchange(letters)
         for call, (_, answer) in zip(calls, answers, strict=True):
-            reply = reply_of(call.client, answer)
+            arrived = not isinstance(answer, ClientFailed)
+            reply = reply_of(call.client, answer, self.limits(call) if arrived else MESSAGE)
             if reply.error is None and not call.evaluation:
                 self.ledger.count(call.client, call.stamp)
             self.tell(call.client, f"failed: {reply.error.reason}" if reply.error else "answered")
@@ -230,19 +237,48 @@ class Flower:
         return Absent(client, f"{reason} ({lost[client]})" if client in lost else reason)
 
 
-def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
-    """What a client's answer says; one that cannot be read is an error."""
+def reply_of(client: str, answer: Parts | ClientFailed, limits: Limits = MESSAGE) -> Reply:
+    """What a client's answer says; one that cannot be read, or is too large, is an error.
+
+    Args:
+        client: The name of the client.
+        answer: The parts of its answer, or why there is none.
+        limits: How large the answer may be, which is checked before it is decoded.
+    """
     if isinstance(answer, ClientFailed):
         return Reply(client, error=answer)
     try:
-        header = json.loads(answer["header"])
-        if header["error"]:
-            kind = Absent if header["late"] else ClientFailed
-            return Reply(client, error=kind(client, str(header["error"])))
-        content: Payload = dict(decode(answer["content"]))
-        return Reply(client, content, None, float(header["seconds"]), int(header["flops"]))
-    except (Refused, LookupError, ValueError, TypeError, OverflowError) as error:
-        return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({error})"))
+        if answer.keys() != {"header", "content"}:
+            raise Refused("its answer does not have a header and a content")
+        error, seconds, flops, late = _work(answer["header"])
+        if error:
+            kind = Absent if late else ClientFailed
+            return Reply(client, error=kind(client, _printable(error)))
+        content = decode(answer["content"], limits=limits)
+        if not isinstance(content, dict):
+            raise Refused("its answer is not a dict")
+        return Reply(client, content, None, seconds, flops)
+    except Refused as refusal:
+        return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({refusal})"))
+
+
+def _work(data: bytes) -> tuple[str, float, int, bool]:
+    """The error, the seconds, the operations and the lateness in the header of an answer."""
+    match read_json(data, _HEADER, finite=True):
+        case {
+            "error": str(error),
+            "seconds": float() | int() as seconds,
+            "flops": int(flops),
+            "late": bool(late),
+            **rest,
+        } if not rest and 0 <= seconds <= _LONGEST and flops >= 0:
+            return error, float(seconds), int(flops), late
+    raise Refused("the header of its answer has another form")
+
+
+def _printable(text: str) -> str:
+    """A text of a client as it can be shown in one line of a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text[:_LONGEST_REASON])
 
 
 def _dump(header: Header) -> bytes:

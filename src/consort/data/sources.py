@@ -110,7 +110,13 @@ def _task_of(name: str, target: Tensor) -> Task:
             f"the targets {name!r} are no classes: say what the task is, such as tasks = "
             "Supervised(loss, outputs = 1)"
         )
-    return Classification(max(int(target.max()) + 1, 2))
+    least, most = int(target.min()), int(target.max())
+    if least:
+        raise UsageError(
+            f"the targets {name!r} are {least} to {most}, but classes are numbered from 0: "
+            f"subtract {least} from them, or say what the task is"
+        )
+    return Classification(max(most + 1, 2))
 
 
 def preferring(data: Any, tasks: Sequence[str]) -> Examples:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from consort.core.registry import did_you_mean
+from consort.data.checks import check_examples
 from consort.data.dataset import Dataset, as_is
 from consort.data.examples import Examples, Splits
 from consort.data.partition import Share, partition
@@ -136,7 +137,12 @@ def dataset_of(table: Mapping[str, Any], seed: int, folder: Path | None) -> Data
 @lru_cache(maxsize=4)
 def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
     options = json.loads(table)
-    return load_dataset(options.pop("name"), seed, folder, **options)
+    dataset = load_dataset(options.pop("name"), seed, folder, **options)
+    try:
+        check_examples(dataset.examples, dataset.tasks, "inputs")
+    except UsageError as error:
+        raise UsageError(f"data set {dataset.name!r}: {error}") from error
+    return dataset
 
 
 def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share:

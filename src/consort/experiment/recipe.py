@@ -174,6 +174,9 @@ class Recipe:
                 if name not in self.algorithms:
                     where = f"published numbers ({table.source})"
                     raise UsageError(f"{where}: no algorithm {did_you_mean(name, self.algorithms)}")
+        for place in self.model if isinstance(self.model, list) else [self.model]:
+            _refuse_object("model", place)
+        _refuse_object("data", self.data)
         for name, count in Counter(group.name for group in self.groups).items():
             if count > 1:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
@@ -323,6 +326,18 @@ class Recipe:
             where = key if key in _OWN_KEYS else f"protection.{key}"
             found.append(checked(find("protections", key), table, where))
         return tuple(found)
+
+
+def _refuse_object(key: str, table: Any) -> None:
+    """Refuses an object where a recipe has a name, since a recipe is written to disk and sent."""
+    name = table.get("name", "") if isinstance(table, dict) else table
+    if not isinstance(name, str):
+        kind = name.__name__ if isinstance(name, type) else type(name).__name__
+        way = "hand the network to Member.of" if key == "model" else "hand the data to Member.of"
+        raise UsageError(
+            f"{key}.name is the object {kind} where a name is expected: write its place, such as "
+            f"'file.py:{kind}', or {way}"
+        )
 
 
 @cache

@@ -225,15 +225,21 @@ class Federation:
         return replace(prepared, protections=protections)
 
     def check(self, algorithm: Algorithm[Any], present: int) -> None:
-        """Checks, before anything is trained, that all protections can protect a run.
+        """Checks, before anything is trained, data at hand and that protections can protect a run.
 
         Args:
             algorithm: The algorithm that is to be run.
             present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: If a protection does not suit the algorithm or a client.
+            UsageError: If the data of a client cannot be trained on, or a protection does not suit
+                the algorithm or a client.
         """
+        for name, member in self.members.items():
+            try:
+                member.check()
+            except UsageError as error:
+                raise UsageError(f"client {name}: {error}") from error
         for protection in self.protections:
             protection.check(self, algorithm, present)
             self.check_clients(protection, algorithm)

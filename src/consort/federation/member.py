@@ -10,11 +10,24 @@ from typing import Any
 from torch import Tensor
 
 from consort.core.inputs import Inputs
+from consort.data.checks import check_splits
 from consort.data.examples import Splits
 from consort.data.sources import named_tasks
 from consort.errors import UsageError
 from consort.models.registry import ModelSpec
 from consort.tasks import Task
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """Data that need not be loaded."""
+
+    data: Splits
+    """The data."""
+
+    def __call__(self) -> Splits:
+        """The data."""
+        return self.data
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,26 @@ class Member:
         splits = Splits.of(data, tuple(named))
         if not len(splits.train):
             raise UsageError("a client needs at least one training example")
-        return cls(named, ModelSpec.of(model), splits.train.example, lambda: splits)
+        return cls(named, ModelSpec.of(model), splits.train.example, AtHand(splits))
+
+    def check(self) -> None:
+        """Checks data that are at hand; once, however many runs there are.
+
+        Raises:
+            UsageError: If they cannot be trained on.
+        """
+        if self._problem:
+            raise UsageError(self._problem)
+
+    @cached_property
+    def _problem(self) -> str:
+        if not isinstance(self.load, AtHand):
+            return ""
+        try:
+            check_splits(self.load(), self.tasks)
+        except UsageError as error:
+            return str(error)
+        return ""
 
     @cached_property
     def architecture(self) -> Hashable:

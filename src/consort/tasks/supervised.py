@@ -140,6 +140,8 @@ class Supervised:
         from consort.tasks.classification import check_labels
 
         check = getattr(self.base, "check", None)
+        if targets.is_floating_point() and not bool(torch.isfinite(targets).all()):
+            raise UsageError("targets are not finite (NaN or infinite): repair or remove them")
         if check:
             check(targets)
         elif self.outputs and self._loss is F.cross_entropy:

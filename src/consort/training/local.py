@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Generator, Tensor
@@ -19,8 +19,9 @@ from consort.core.bounds import (
     Probability,
 )
 from consort.core.params import Params
+from consort.core.registry import did_you_mean
 from consort.data.examples import Examples
-from consort.errors import Failure, Tellable
+from consort.errors import Failure, Tellable, UsageError
 from consort.tasks import Task
 from consort.training.augmentation import Repeat, augmentation_of, balancing_of, transform_of
 from consort.training.client import Client
@@ -110,6 +111,14 @@ class LocalTraining:
     transform: str | Callable[[Any], Any] | None = None
     """A function of a batch of inputs, applied to every training batch, or its place; it may draw
     from torch's generator, which depends on the seed."""
+
+    def __new__(cls, *_: Any, **settings: Any) -> Self:
+        """Refuses unknown settings with the nearest known one."""
+        known = [option.name for option in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise UsageError(f"local training has no setting {did_you_mean(name, known)}")
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if isinstance(self.augment, str):

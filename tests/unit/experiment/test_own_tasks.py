@@ -117,3 +117,24 @@ def test_data_of_a_function_need_not_be_wrapped(path):
     run = prepare_run(load_recipe(path, changes=changes), "fedavg", 0, path.parent / "run")
     assert list(run.federation.members["client-0"].tasks) == ["target"]
     run.go()
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ("x, (x.sum(1) > 0).long() + 1",
+     "the targets 'target' are 1 to 2, but classes are numbered from 0: subtract 1 from them, or "
+     "say what the task is"),
+    ("x / 0 * 0, (x.sum(1) > 0).long()",
+     "data set 'points': inputs are not finite (NaN or infinite) in 90 of 90 examples, first in "
+     "example 0: repair or remove these examples"),
+])  # fmt: skip
+def test_data_that_cannot_be_trained_on_are_named_before_anything_runs(path, change, message):
+    (path.parent / "points.py").write_text(
+        "import torch\ndef points(seed: int):\n"
+        "    x = torch.randn(90, 4, generator=torch.Generator().manual_seed(seed))\n"
+        f"    return {change}\n"
+    )
+    path.write_text(RECIPE.replace("tasks.classify", "tasks.target"))
+    changes = ["data.name=points.py:points", "partition.by=iid"]
+    with pytest.raises(UsageError) as caught:
+        assemble(load_recipe(path, changes=changes), 0, None)
+    assert str(caught.value).endswith(message)

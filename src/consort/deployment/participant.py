@@ -122,10 +122,12 @@ class Participant:
             raise Refused(f"the call is for {call.client}")
         host = self._hosted(enrolled, header["companion"])
         counted = header["counted"]
-        host.store.forget_after(self.name, counted and (counted[0], counted[1]))
+        host.store.go_back(self.name, counted and (counted[0], counted[1]))
         (reply,) = host.answer([call])
         if reply.error:
             return self._failed(reply.error.reason, reply.error.traceback)
+        if not call.evaluation:
+            host.store.answered(self.name, call.stamp)
         if time.monotonic() - arrived > header["seconds"]:
             self.say(f"round {call.round}: the answer was too late and is not sent")
             return _answer(error="was too late", late=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from consort.core.files import write_file
 from consort.core.messages import Call, Payload, Reply, common_keys
+from consort.core.sealed import read_json, write_json
 from consort.core.wire import decode, encode
 from consort.engines.middleware import Absent, RefusedReply
 from consort.engines.states import Stamp
@@ -68,10 +68,14 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Where it was left, or a new one."""
+        """Where it was left, or a new one.
+
+        Raises:
+            Failure: If the file is damaged.
+        """
         if not path.exists():
             return cls(path, secrets.token_hex(16))
-        written = json.loads(path.read_text())
+        written, _ = read_json(path)
         counted = {
             client: [(stamp[0], stamp[1]) for stamp in stamps]
             for client, stamps in written["counted"].items()
@@ -101,7 +105,7 @@ class Ledger:
             "counted": self.counted,
             "members": self.members,
         }
-        write_file(self.path, json.dumps(table).encode(), durable=True)
+        write_json(self.path, table)
 
 
 @dataclass

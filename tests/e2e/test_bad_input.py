@@ -459,7 +459,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     recipe = write_recipe(tmp_path)
     (tmp_path / "file").write_text("in the way")
     line = refused("run", recipe, "--out", tmp_path / "file", code=1)
-    assert f"{tmp_path / 'file'}/fedavg/seed-0: Not a directory" in line
+    assert f"{tmp_path / 'file'} is not a folder: choose another one" in line
 
 
 def test_what_tells_but_decides_nothing_may_change(tmp_path: Path, out: Path):

@@ -73,7 +73,7 @@ def make_folder(folder: Path) -> None:
             os.mkdir(folder, _OWNER_FOLDER)  # noqa: PTH102 (pathlib leaves the mode to the umask)
         except FileExistsError:
             if not folder.is_dir():
-                raise
+                raise Failure(f"{folder} is not a folder: choose another one") from None
         sync_folder(folder.parent)
 
 

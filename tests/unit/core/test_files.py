@@ -273,7 +273,7 @@ def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path):
     make_folder(tmp_path / "shared" / "new")
     assert mode(tmp_path / "shared") == 0o755
     (tmp_path / "file").touch()
-    with pytest.raises(Failure, match="file cannot be written"):
+    with pytest.raises(Failure, match="file is not a folder: choose another one"):
         make_folder(tmp_path / "file" / "new")
 
 

@@ -17,21 +17,21 @@ MOMENTS = int(os.environ.get("CONSORT_POWER_CUTS", "60"))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_power_cut_at_any_moment_changes_no_number(workers, tmp_path: Path):
-    folder = tmp_path / "recorded" / "out" / "run"
+def test_a_power_cut_at_any_moment_changes_no_number(workers, memory_folder: Path):
+    folder = memory_folder / "recorded" / "out" / "run"
     folder.parents[1].mkdir()
-    with listening(tmp_path / "recorded", Recorder(tmp_path / "log", folder.parents[1])):
+    with listening(memory_folder / "recorded", Recorder(memory_folder / "log", folder.parents[1])):
         go(folder, workers)
     expected = outcome(folder)
     chance = random.Random(workers)
     found = {}
-    for number, disk in enumerate(disks(tmp_path / "log")):
+    for number, disk in enumerate(disks(memory_folder / "log")):
         for what, content in disk.after_a_power_cut(chance):
             key = hashlib.sha256(repr(sorted(content.items())).encode()).hexdigest()
             found.setdefault(key, (f"operation {number}, {what}", content))
     cases = chance.sample(list(found.values()), min(MOMENTS, len(found)))
     for number, (what, content) in enumerate(cases):
-        place = tmp_path / f"after-{number}"
+        place = memory_folder / f"after-{number}"
         put(content, place)
         go(place / "out" / "run")
         assert outcome(place / "out" / "run") == expected, what

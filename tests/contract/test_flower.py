@@ -45,6 +45,8 @@ REPRESENTATIVE = ("ditto", "fml", "ifca", "fedper")
 """State on clients; a companion; other draws of the model; parts that never leave."""
 SECURED = "fedavg"
 OPTIONS = {"ifca": "clusters = 2", SECURED: "secure = {}"}
+UNKNOWN = {"recipe": {}, "algorithm": "x", "seed": 0, "version": "9.9", "digest": "0" * 32}
+"""A study that no client joins."""
 States = dict[str, bytes]
 
 
@@ -142,9 +144,8 @@ def test_so_they_do_under_masks_whose_keys_are_never_the_same(deployment, tmp_pa
 
 def test_what_is_said_is_never_heard_on_the_wire(deployment, tmp_path):
     marker = "THE-SECRET-OF-THIS-TEST"
-    study = {"recipe": {}, "algorithm": marker, "seed": 0, "version": marker, "digest": ""}
     engine = deployment.engine(tmp_path)
-    engine.study = study
+    engine.study = UNKNOWN | {"algorithm": marker, "version": marker}
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {"shared": marker.encode()})})
     assert marker in json.loads(answer["header"])["error"]  # it went there and came back
     assert len(deployment.wire.heard) > 10_000
@@ -223,7 +224,7 @@ def own_key(path: Path):
 
 def test_a_repeated_message_is_refused(deployment, tmp_path):
     engine = deployment.engine(tmp_path)
-    engine.study = {"recipe": {}, "algorithm": "", "seed": 0, "version": "", "digest": ""}
+    engine.study = UNKNOWN
     ask = {"b-0": ({"kind": "describe"}, {})}
     ((_, first),) = engine.exchange(ask)
     assert "this client has Consort" in json.loads(first["header"])["error"]

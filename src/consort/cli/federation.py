@@ -79,6 +79,8 @@ def client(
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
     from consort.deployment.participant import Participant
+    from consort.deployment.privacy_ledger import FILE
+    from consort.deployment.site import Identity
     from consort.experiment.loading import load_recipe
     from consort.experiment.shipped import find_recipe
 
@@ -90,7 +92,11 @@ def client(
         typer.echo(f"{name}: {text}", err=True)
 
     agreed = load_recipe(find_recipe(recipe)) if recipe else None
-    participant = Participant(name, brings, data, credentials / "state", agreed, say)
+    participant = Participant(
+        *(name, brings, data, credentials / "state", agreed, say),
+        ledger=credentials / FILE,
+        identity=Identity.of(opened),
+    )
     try:
         take_part(server, opened, participant, say)
     except KeyboardInterrupt:

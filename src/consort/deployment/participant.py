@@ -16,6 +16,17 @@ from consort.core.files import write_file
 from consort.core.messages import Call
 from consort.core.validation import Table
 from consort.core.wire import decode, encode
+from consort.deployment.counts import Counts
+from consort.deployment.privacy_ledger import (
+    FILE,
+    Account,
+    PrivacyLedger,
+    PrivacyLimit,
+    has_noise,
+    name_of_data,
+    refuse_without_noise,
+)
+from consort.deployment.site import Identity, OwnMachine
 from consort.deployment.study import Enrolment, Study, digest
 from consort.engines.host import ClientHost
 from consort.engines.states import StateStore
@@ -41,6 +52,14 @@ class Participant:
     agreed: Recipe | None = None
     """The only recipe that the client accepts; `None` accepts any without code."""
     say: Callable[[str], Any] = print
+    ledger: Path | None = None
+    """The file of the privacy ledger; by default one in `folder`."""
+    limit: PrivacyLimit | None = None
+    """The limit of the client's data over all runs; `None` for none."""
+    counts: Counts = field(default_factory=Counts)
+    """How exactly the client tells how many examples it has."""
+    identity: Identity | None = None
+    """Signs what other clients rely on; `None` signs and checks nothing."""
     _session: str = field(default="", init=False)
     _enrolment: Enrolment | None = field(default=None, init=False)
     _host: ClientHost | None = field(default=None, init=False)
@@ -63,7 +82,7 @@ class Participant:
             enrolled = self._enrol(Study(**header["study"]), header["told"])
             match header["kind"]:
                 case "describe":
-                    return _answer(encode(enrolled.description))
+                    return _answer(encode(self.counts.description(enrolled.description)))
                 case "initial":
                     weights = enrolled.initial(header["companion"], int(header["draw"]))
                     return _answer(encode({"model": weights}))
@@ -107,7 +126,9 @@ class Participant:
             self._enrolment, self._host = None, None
             self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
             self._enrolment.recipe.compute.apply()
-        if told is not None and told != digest(self._enrolment.description):
+        refuse_without_noise(self._enrolment.federation.protections, self.limit)
+        description = self.counts.description(self._enrolment.description)
+        if told is not None and told != digest(description):
             raise UsageError(
                 "its data, model, tasks or training settings have changed since the run began"
             )
@@ -143,8 +164,19 @@ class Participant:
                 schedule.rounds,
                 StateStore(self.folder / self._session),
                 schedule.tuning_epochs,
+                site=self._site(enrolled),
             )
         return self._host
+
+    def _site(self, enrolled: Enrolment) -> OwnMachine:
+        """What the client keeps to itself in this run; the ledger has an entry for it from now."""
+        limit = self.limit
+        file = Path(limit.ledger) if limit and limit.ledger else self.ledger or self.folder / FILE
+        data = (limit and limit.data) or name_of_data(self.brings, self.data)
+        account = Account(PrivacyLedger(file), data, self._session, limit)
+        noisy = has_noise(enrolled.federation.protections)
+        account.ledger.begin(data, self._session, enrolled.study.algorithm, noisy)
+        return OwnMachine(self.folder / self._session, account, self.counts, self.identity)
 
     def _failed(self, reason: str, trace: str) -> Parts:
         """Sends only the kind of error to the server; the details stay in the client's log."""

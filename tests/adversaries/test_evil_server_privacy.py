@@ -1,0 +1,235 @@
+"""A server that wants to know what one client holds, against clients on machines of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator
+
+from consort.core.messages import Call, Payload, Reply
+from consort.core.params import Params
+from consort.core.randomness import derive
+from consort.core.wire import encode
+from consort.deployment.participant import Participant
+from consort.engines.flower import reply_of
+from consort.experiment.loading import recipe_of
+from consort.experiment.recipe import Recipe
+from consort.protection.secure import masks
+from consort.protection.secure.client import sign
+from consort.protection.secure.masks import as_bytes
+from tests.institutions import holdings
+from tests.letters import PostOffice, engine_for
+
+COVERED = ("fedavg", "fedprox", "fedper", "fedrep", "fedbabu", "ditto", "scaffold", "fedmtl", "cfl")
+"""Algorithms of every family that both levels of differential privacy accept."""
+
+
+def study(algorithm: str, **settings: Any) -> Recipe:
+    """A small study of one algorithm."""
+    table = {
+        "clients": 3,
+        "model": {"name": "mlp", "hidden": [8]},
+        "run": {"rounds": 3},
+        "local": {"lr": 0.1, "batch": 16},
+        "algorithms": {algorithm: {}},
+    }
+    return recipe_of(table | settings, "evil")
+
+
+class EvilServer:
+    """Sends whatever it likes to clients, and keeps what they answer."""
+
+    def __init__(self, folder: Path, recipe: Recipe, clients: Sequence[str] = ("a-0",)) -> None:
+        self.folder, self.recipe = folder, recipe
+        (self.algorithm,) = recipe.algorithms
+        self.clients = {
+            name: Participant(name, {"data": holdings(name)}, None, folder / name, say=lambda _: 0)
+            for name in clients
+        }
+        self.begin()
+
+    def begin(self, name: str = "server") -> None:
+        """Starts another run with the same clients."""
+        post = PostOffice(self.clients)
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        self.engine = engine_for(self.recipe, self.algorithm, post, folder, deadline=60)
+
+    def send(self, client: str, header: dict[str, Any], payload: Payload) -> Reply:
+        """Any message at all."""
+        parts = {"shared": encode({}), "own": encode(payload)}
+        ((_, answer),) = self.engine.exchange({client: (header, parts)})
+        return reply_of(client, answer)
+
+    def ask(
+        self,
+        client: str,
+        method: str,
+        payload: Payload,
+        at: tuple[int, int] = (1, 0),
+        forget: bool = False,
+    ) -> Reply:
+        """Calls a method, at any time of the run; the client may be told to forget all before."""
+        counted = None if forget or not at[1] else [at[0], at[1] - 1]
+        call = Call(client, method, *at, 0, {})
+        header = {"kind": "call", "call": call.header, "counted": counted, "companion": None}
+        return self.send(client, header, payload)
+
+    def model(self, client: str = "a-0") -> Params:
+        """The initial weights of a client."""
+        reply = self.send(client, {"kind": "initial", "companion": None, "draw": 0}, {})
+        assert reply.error is None, reply.error
+        model: Params = reply.content["model"]
+        return model
+
+    def question(self, client: str = "a-0") -> Payload:
+        """What the algorithm's `train` is sent in the first round."""
+        model = self.model(client)
+        match self.algorithm:
+            case "fedper" | "fedrep" | "fedbabu":
+                return {"encoder": model.only("encoder")}
+            case "fedmtl":
+                return {"mean": model}
+            case "scaffold":
+                return {"model": model, "control": model.without("buffers").zeros()}
+        return {"model": model}
+
+
+def numbers(content: Payload) -> torch.Tensor:
+    """All parameters in an answer, as one vector."""
+    found = [value for value in content.values() if isinstance(value, Params)]
+    return torch.cat([t.flatten().double() for params in found for t in params.values()])
+
+
+def given(reply: Reply) -> Payload:
+    """The content of an answer, which must be one."""
+    assert reply.error is None, reply.error
+    return reply.content
+
+
+def test_the_seed_of_the_run_does_not_tell_the_noise(tmp_path):
+    """The server repeats all that a client draws, and subtracts what would be its noise."""
+    noise = {"level": "client", "clip": 100.0, "noise": 0.01}
+    evil = EvilServer(tmp_path / "evil", study("fedavg", privacy=noise))
+    plain = EvilServer(tmp_path / "plain", study("fedavg"))
+    question = evil.question()
+    answer = given(evil.ask("a-0", "train", question))
+    true = given(plain.ask("a-0", "train", question))["model"]
+    generator = Generator().manual_seed(derive(0, 1, "a-0", "train", 0) + 1)
+    torch.randperm(answer["examples"], generator=generator)  # the order of the training examples
+    guess = {n: torch.randn(t.shape, generator=generator) for n, t in true.items()}
+    errors = numbers({"": answer["model"] - true - Params(guess)})
+    assert float(errors.std()) > 0.9  # the deviation of the noise is 1
+
+
+@pytest.mark.parametrize("level", ["client", "example"])
+@pytest.mark.parametrize("algorithm", COVERED)
+def test_the_same_question_never_gets_the_same_noise(algorithm, level, tmp_path):
+    """Two answers at one (round, step), of a client that was told to forget all it did between."""
+    privacy = {"level": level, "clip": 1.0, "noise": 2.0}
+    local = {"lr": 1.0, "batch": 1000, "steps": 1}
+    evil = EvilServer(tmp_path, study(algorithm, privacy=privacy, local=local))
+    question = evil.question()
+    one, two = (given(evil.ask("a-0", "train", question)) for _ in range(2))
+    deviation = 2.0 if level == "client" else 2.0 / one.get("examples", 54)
+    difference = (numbers(one) - numbers(two)) / math.sqrt(2)
+    moved = difference[difference != 0]
+    assert len(moved) > 0.5 * len(difference)
+    assert float(moved.std()) > 0.7 * deviation
+
+
+@pytest.mark.parametrize("algorithm", COVERED)
+def test_training_cannot_be_asked_for_as_an_evaluation(algorithm, tmp_path):
+    """What is an evaluation is known from the method; a header that says more is not believed."""
+    privacy = {"level": "client", "clip": 1.0, "noise": 5.0}
+    evil = EvilServer(tmp_path, study(algorithm, privacy=privacy))
+    question = evil.question()
+    header = {"kind": "call", "counted": None, "companion": None}
+    call = Call("a-0", "train", 1, 0, 0, {}).header
+    for told in ({"call": [*call, True]}, {"call": call, "evaluation": True}):
+        reply = evil.send("a-0", header | told, question)
+        assert reply.error is not None or float(numbers(reply.content).std()) > 3.0
+
+
+class Eavesdropper(EvilServer):
+    """Goes through the protocol of secure aggregation honestly, and then asks for more."""
+
+    def __init__(self, folder: Path, count: int, **settings: Any) -> None:
+        names = [f"c{number}" for number in range(count)]
+        super().__init__(folder, study("fedavg", secure={}, **settings), names)
+        self.names = names
+        self.needed = max(2, math.ceil(0.6 * count))
+        self.masked: dict[str, torch.Tensor] = {}
+
+    def keys(self, at: tuple[int, int] = (1, 0)) -> None:
+        """The first step."""
+        found = {c: given(self.ask(c, "secure.keys", {}, at)) for c in self.names}
+        self.public = {client: content["keys"] for client, content in found.items()}
+        self.told: Payload = {"clients": self.names, "keys": torch.stack([*self.public.values()])}
+
+    def shares(self, at: tuple[int, int] = (1, 1)) -> None:
+        """The second step."""
+        found = {c: given(self.ask(c, "secure.shares", self.told, at)) for c in self.names}
+        self.locked = {client: content["shares"] for client, content in found.items()}
+
+    def train(self, client: str, at: tuple[int, int] = (1, 2), **more: Any) -> Reply:
+        """The third step of one client."""
+        self.start = self.model(client)
+        payload = {"model": self.start, "hidden_among": self.names} | more
+        return self.ask(client, "train", payload, at)
+
+    def agreed(self) -> Eavesdropper:
+        """All steps but the last."""
+        self.keys()
+        self.shares()
+        for client in self.names:
+            self.masked[client] = given(self.train(client))["masked"]
+        return self
+
+    def open(
+        self, client: str, lost: Sequence[str] = (), at: tuple[int, int] = (1, 3), **more: Any
+    ) -> Reply:
+        """The last step of one client, with any claim about who was lost."""
+        answered = [name for name in self.names if name not in lost]
+        place = self.names.index(client)
+        shares = torch.stack([self.locked[owner][place] for owner in [*answered, *lost]])
+        payload = {"answered": answered, "lost": list(lost), "shares": shares}
+        return self.ask(client, "secure.open", payload, at, **more)
+
+    def unmasked(self, victim: str, seeds: dict[int, bytes], keys: dict[int, bytes]) -> Any:
+        """The answer of one client, from shares of its seed and of its key."""
+        numbers = self.masked[victim].numpy().copy().view("u8")
+        masks.add_mask(numbers, masks.secret_of(seeds), -1)
+        private = masks.secret_of(keys)
+        for other in self.names:
+            if other != victim:
+                seed = masks.agreed_seed(private, as_bytes(self.public[other][1]))
+                masks.add_mask(numbers, seed, -sign(victim, other))
+        return masks.floating_point(numbers[:-1]) / int(numbers[-1])
+
+
+@pytest.mark.parametrize("clients", [5, 10])
+def test_shares_are_opened_once_whatever_the_server_says_was_lost(clients, tmp_path):
+    """Shares of a client's seed and of its key together reveal its answer."""
+    evil = Eavesdropper(tmp_path, clients).agreed()
+    victim, helpers = evil.names[0], evil.names[1 : evil.needed + 1]
+    place = evil.names.index(victim)
+    seeds, keys = dict[int, bytes](), dict[int, bytes]()
+    for helper in helpers:
+        seeds[evil.names.index(helper)] = as_bytes(given(evil.open(helper))["seeds"][place])
+    for helper in helpers:
+        again = evil.open(helper, [victim])
+        if again.error is None:
+            keys[evil.names.index(helper)] = as_bytes(again.content["keys"][0])
+    if len(keys) == evil.needed:
+        found = evil.unmasked(victim, seeds, keys)
+        plain = EvilServer(tmp_path / "plain", study("fedavg"), [victim])
+        true = given(plain.ask(victim, "train", {"model": evil.start}, (1, 0)))["model"]
+        error = (found - numbers({"": true})).abs().max()
+        pytest.fail(f"the answer of {victim} is known up to {error:.1e}")
+    assert keys == {}

@@ -56,10 +56,14 @@ class Institutions:
     """A folder with the credentials of a server and of clients, and what clients bring."""
 
     def __init__(
-        self, folder: Path, names: Sequence[str] = NAMES, hosts: Sequence[str] = ("localhost",)
+        self,
+        folder: Path,
+        names: Sequence[str] = NAMES,
+        hosts: Sequence[str] = ("localhost",),
+        days: int = 2,
     ) -> None:
         self.folder = folder
-        self.server = ServerCredentials.create(folder / "server", list(hosts), 2)
+        self.server = ServerCredentials.create(folder / "server", list(hosts), days)
         self.environment = environment()
         for name in names:
             self.admit(name)

@@ -28,6 +28,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
 from tests.unit.cli.command import measured, server_bytes
 
+from consort.deployment.keys import read_key
 from consort.deployment.server import FederationServer
 from consort.deployment.stack import FlowerStack
 from consort.engines.flower import Flower, Ledger
@@ -59,7 +60,12 @@ class Deployment:
 
     def engine(self, folder: Path, deadline: float = 300) -> Flower:
         return Flower(
-            self.stack.grid, self.stack.nodes, {}, Ledger.open(folder / "exchanges.json"), deadline
+            self.stack.grid,
+            self.stack.nodes,
+            {},
+            Ledger.open(folder / "exchanges.json"),
+            deadline,
+            envelopes=self.stack.envelopes,
         )
 
 
@@ -201,9 +207,7 @@ def test_a_key_that_was_not_admitted_is_refused(deployment):
 
 
 def own_key(path: Path):
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-
-    key = load_ssh_private_key(path.read_bytes(), None)
+    key = read_key(path)
     return key, key.public_key()
 
 

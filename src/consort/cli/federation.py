@@ -5,12 +5,25 @@ Slow modules are imported inside them.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from consort.cli.options import Algorithm, Changes, Json, Quiet, RecipeName, Scale, Seed
+from consort.cli.options import (
+    Algorithm,
+    Changes,
+    Json,
+    Log,
+    LogFile,
+    LogStyle,
+    Quiet,
+    RecipeName,
+    Scale,
+    Seed,
+)
 from consort.cli.running import finish, named_recipe
 from consort.cli.site import need_flower
 from consort.errors import UsageError
@@ -30,6 +43,14 @@ def server(
     deadline: Annotated[
         float, typer.Option(min=1, help="Seconds that a client has to answer a call.")
     ] = 3600,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT", help="Serve figures for Prometheus; on this machine by default."
+        ),
+    ] = None,
+    log: Log = LogStyle.text,
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -41,16 +62,27 @@ def server(
     check_address(listen)
     from consort.cli.show import Screen
     from consort.deployment.credentials import ServerCredentials
+    from consort.deployment.logs import LogObserver, logging_to
+    from consort.deployment.metrics import MetricsObserver, figures
+    from consort.deployment.metrics_page import MetricsPage, metrics_address
     from consort.deployment.server import FederationServer
+    from consort.run.observer import Observers
 
+    page = metrics_address(metrics, listen) if metrics is not None else None
     _, loaded = named_recipe(recipe, scale, changes)
     name = algorithm or next(iter(loaded.algorithms))
     number = loaded.seeds[0] if seed is None else seed
     opened = ServerCredentials.open(credentials)
-    with Screen(quiet, json) as screen:
-        observer = screen.watch(name, number, loaded.run.rounds)
+    with ExitStack() as stack:
+        stack.enter_context(logging_to(log_file, log is LogStyle.json))
+        screen = stack.enter_context(Screen(quiet or log is LogStyle.json, json))
         federation = FederationServer(loaded, name, number, out, opened, deadline, screen.say)
-        federation.go(listen, observer)
+        if page:
+            text = partial(figures, federation.counters, federation.status)
+            stack.enter_context(MetricsPage(page, text))
+        progress = screen.watch(name, number, loaded.run.rounds)
+        counting = MetricsObserver(federation.counters)
+        federation.go(listen, Observers(progress, counting, LogObserver()))
     finish([out], screen)
 
 
@@ -73,11 +105,14 @@ def client(
     recipe: Annotated[
         str | None, typer.Option(help="Take part only if the server runs exactly this recipe.")
     ] = None,
+    log: Log = LogStyle.text,
+    log_file: LogFile = None,
 ) -> None:
     """Take part in a federation with the data on this machine. Runs until Ctrl-C."""
     need_flower()
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
+    from consort.deployment.logs import logging_to
     from consort.deployment.participant import Participant
     from consort.deployment.privacy_ledger import FILE
     from consort.deployment.site import Identity
@@ -89,7 +124,8 @@ def client(
     brings = read_brings(data, model, tasks.split(",") if tasks else [])
 
     def say(text: str) -> None:
-        typer.echo(f"{name}: {text}", err=True)
+        if log is LogStyle.text:
+            typer.echo(f"{name}: {text}", err=True)
 
     agreed = load_recipe(find_recipe(recipe)) if recipe else None
     participant = Participant(
@@ -98,7 +134,8 @@ def client(
         identity=Identity.of(opened),
     )
     try:
-        take_part(server, opened, participant, say)
+        with logging_to(log_file, log is LogStyle.json):
+            take_part(server, opened, participant, say)
     except KeyboardInterrupt:
         say("stopped; nothing is lost: repeat the command to rejoin")
 

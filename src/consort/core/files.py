@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from consort.core.limits import OWN
 from consort.core.wire import decode, encode
 from consort.errors import Failure, Refused, UsageError
 
@@ -93,7 +94,7 @@ def load(path: Path, records: Mapping[str, type] = {}) -> Any:
         Failure: If the file is damaged, or was written by another version of the algorithm.
     """
     try:
-        return decode(read_checked(path), records)
+        return decode(read_checked(path), records, OWN)
     except Refused as error:
         raise Failure(
             f"{path} cannot be read ({error}): it comes from another version of the algorithm"

@@ -15,6 +15,8 @@ from zlib import crc32
 
 from consort.errors import UsageError
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
     """Text about an unknown word for an error message: the word, the closest choice, all choices.
@@ -30,16 +32,20 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
 
 
 def check_name(client: str) -> None:
-    """Checks that the name of a client can be the name of a folder.
+    """Checks that the name of a client can be the name of a folder and an argument of a command.
 
     Args:
         client: The name.
 
     Raises:
-        UsageError: If it contains other characters than letters, digits, '.', '_' and '-'.
+        UsageError: If it is longer than 64 characters, contains others than the letters a to z,
+            digits, '.', '_' and '-', or begins with '.' or '-'.
     """
-    if not re.fullmatch(r"[\w-][\w.-]*", client):
-        raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
+    if not _NAME.fullmatch(client):
+        raise UsageError(
+            f"client name {client!r}: use at most 64 letters (a-z), digits, '.', '_', '-', and "
+            "begin with a letter, a digit or '_'"
+        )
 
 
 def load_object(place: str) -> Any:

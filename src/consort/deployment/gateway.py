@@ -48,6 +48,7 @@ class Gateway:
     Args:
         listen: HOST:PORT to listen on.
         behind: HOST:PORT of the SuperLink.
+        authority: The certificate that verifies the SuperLink.
         credentials: The server's credentials.
         seen: Is called with the name of a client whenever it sends a request.
     """
@@ -56,11 +57,13 @@ class Gateway:
         self,
         listen: str,
         behind: str,
+        authority: bytes,
         credentials: ServerCredentials,
         seen: Callable[[str], Any] = lambda _: None,
     ) -> None:
         self.credentials = credentials
         self.behind = behind
+        self.authority = authority
         self.seen = seen
         self._keys: dict[str, bytes] = {}
         self._fresh = 0.0
@@ -148,9 +151,9 @@ class Gateway:
 
     def _superlink(self) -> httpx.AsyncClient:
         if self._client is None:
-            trust = ssl.create_default_context(cafile=str(self.credentials.folder / "ca.pem"))
+            trust = ssl.create_default_context(cadata=self.authority.decode())
             self._client = httpx.AsyncClient(
-                base_url=f"https://{self.behind}", verify=trust, timeout=60
+                base_url=f"https://{self.behind}", verify=trust, timeout=60, trust_env=False
             )
         return self._client
 

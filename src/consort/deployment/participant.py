@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import time
@@ -17,6 +18,7 @@ from consort.core.messages import Call
 from consort.core.validation import Table
 from consort.core.wire import decode, encode
 from consort.deployment.counts import Counts
+from consort.deployment.logs import log, milliseconds
 from consort.deployment.privacy_ledger import (
     FILE,
     Account,
@@ -92,6 +94,7 @@ class Participant:
                     raise Refused(f"unknown kind of message: {other!r}")
         except ConsortError as error:
             self.say(f"refused: {error}")
+            log("refused", logging.WARNING, kind=type(error).__name__, reason=str(error))
             return _answer(error=str(error))
         except Exception as error:
             return self._failed(f"{type(error).__name__}: {error}", traceback.format_exc())
@@ -126,6 +129,7 @@ class Participant:
             self._enrolment, self._host = None, None
             self._enrolment = Enrolment.of(study, self.name, self.brings, self.data)
             self._enrolment.recipe.compute.apply()
+            log("joined", algorithm=study.algorithm, study=study.digest[:8])
         refuse_without_noise(self._enrolment.federation.protections, self.limit)
         description = self.counts.description(self._enrolment.description)
         if told is not None and told != digest(description):
@@ -149,9 +153,13 @@ class Participant:
             return self._failed(reply.error.reason, reply.error.traceback)
         if time.monotonic() - arrived > header["seconds"]:
             self.say(f"round {call.round}: the answer was too late and is not sent")
+            log("late", logging.WARNING, round=call.round, method=call.method)
             return _answer(error="was too late", late=True)
+        content = encode(reply.content)
         self.say(f"round {call.round}: {call.method} answered in {reply.seconds:.1f} s")
-        return _answer(encode(reply.content), seconds=reply.seconds, flops=reply.flops)
+        seconds = milliseconds(reply.seconds)
+        log("answered", round=call.round, method=call.method, seconds=seconds, bytes=len(content))
+        return _answer(content, seconds=reply.seconds, flops=reply.flops)
 
     def _hosted(self, enrolment: Enrolment, companion: Table | None) -> ClientHost:
         if self._host is None:
@@ -181,9 +189,10 @@ class Participant:
     def _failed(self, reason: str, trace: str) -> Parts:
         """Sends only the kind of error to the server; the details stay in the client's log."""
         self.say(trace or f"failed: {reason}")
+        kind = reason.partition(":")[0]
+        log("failed", logging.ERROR, kind=kind if trace else "Failure")
         if _DISK_FULL in reason:
             return _answer(error="its disk is full")
-        kind = reason.partition(":")[0]
         return _answer(error=f"{kind} (see the client's own log)" if trace else reason)
 
 

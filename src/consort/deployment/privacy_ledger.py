@@ -103,7 +103,8 @@ class PrivacyLedger:
         with self._changed() as entries:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             entry = {"began": now, "algorithm": algorithm, "noisy": noisy, "uses": []}
-            entries.setdefault(data, {}).setdefault(run, entry)
+            written = entries.setdefault(data, {}).setdefault(run, entry)
+            written["noisy"] = written["noisy"] and noisy
 
     def charge(self, data: str, run: str, use: Use, limit: PrivacyLimit | None) -> None:
         """Records a use; it is on disk when this returns.

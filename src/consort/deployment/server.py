@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -11,6 +12,8 @@ from typing import Any
 from consort.core.files import held
 from consort.core.params import Params
 from consort.deployment.credentials import ServerCredentials
+from consort.deployment.logs import log
+from consort.deployment.metrics import Counters
 from consort.deployment.remote import RemoteFederation
 from consort.deployment.stack import FlowerStack
 from consort.deployment.status_file import StatusFile, StatusObserver
@@ -61,6 +64,7 @@ class FederationServer:
         self.say = say
         self.study = Study.of(recipe, algorithm, seed)
         self.status = StatusFile(folder / "status.json")
+        self.counters = Counters()
         self.ledger = Ledger.open(folder / "exchanges.json")
         if not self.ledger.members:  # a run that has begun was not refused
             refuse_among_institutions(recipe, algorithm)
@@ -112,6 +116,7 @@ class FederationServer:
             self.study.table,
             ledger,
             self.deadline,
+            envelopes=flower.envelopes,
             tell=self.status.client,
             admitted=flower.admits,
         )
@@ -122,6 +127,7 @@ class FederationServer:
             run.go()
         except BaseException as error:
             self.status.run(phase="stopped")
+            log("stopped", logging.ERROR, kind=type(error).__name__)
             self.status.event(f"stopped: {str(error) or type(error).__name__}")
             raise
         self.status.run(phase="finished")

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
 from torch import Generator
 
 from consort.core.files import read_checked
 from consort.core.messages import Payload, State
 from consort.core.randomness import Randomness
 from consort.core.wire import decode, encode
-from consort.deployment.certificates import common_name, is_valid, read_chain
+from consort.deployment.certificates import common_name, is_valid, read_certificate
 from consort.deployment.counts import Counts
 from consort.deployment.credentials import ClientCredentials
+from consort.deployment.keys import PrivateKey, PublicKey
 from consort.deployment.privacy_ledger import Account, sync_folder, write_secret
 from consort.errors import Failure, Refused
 from consort.federation.site import Site, Use
@@ -32,16 +31,16 @@ _ONCE = "one-time"
 class Identity:
     """A client's key and certificate, with which it signs what other clients rely on."""
 
-    key: ec.EllipticCurvePrivateKey
+    key: PrivateKey = field(repr=False)
     certificate: x509.Certificate
     authority: x509.Certificate
 
     @classmethod
     def of(cls, credentials: ClientCredentials) -> Identity:
         """The identity in a credentials folder."""
-        certificate, authority = read_chain(credentials.certificate)
-        key: Any = serialization.load_ssh_private_key(credentials.key.read_bytes(), None)
-        return cls(key, certificate, authority)
+        certificate = read_certificate(credentials.certificate)
+        authority = read_certificate(credentials.authority)
+        return cls(credentials.private_key, certificate, authority)
 
     def sign(self, statement: bytes) -> bytes:
         """A signature, followed by the certificate; the first byte is the signature's length."""
@@ -65,13 +64,11 @@ class Identity:
             end = 1 + proof[0]
             certificate = x509.load_der_x509_certificate(proof[end:])
             key = certificate.public_key()
-            usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
             known = is_valid(certificate, self.authority) and common_name(certificate) == client
-            known = known and ExtendedKeyUsageOID.CLIENT_AUTH in usage.value
-            if known and isinstance(key, ec.EllipticCurvePublicKey):
+            if known and isinstance(key, PublicKey):
                 key.verify(proof[1:end], statement, ec.ECDSA(hashes.SHA256()))
                 return
-        except (InvalidSignature, x509.ExtensionNotFound, LookupError, ValueError):
+        except (InvalidSignature, LookupError, ValueError):
             pass
         raise Refused(f"the keys that are said to be those of {client} are not signed by it")
 
@@ -151,4 +148,4 @@ class OwnMachine(Site):
         return self.counts.answer(content)
 
     def _bound(self, statement: bytes) -> bytes:
-        return b"consort " + self.account.run.encode() + b" " + statement
+        return b"consort statement\0" + self.account.run.encode() + b" " + statement

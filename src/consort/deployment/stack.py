@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from consort.deployment.credentials import ServerCredentials
+from consort.deployment.envelope import ServerEnvelopes
 from consort.deployment.gateway import Gateway
 from consort.deployment.link.grid import FlowerGrid
 from consort.deployment.link.superlink import SuperLink
@@ -32,8 +33,9 @@ class FlowerStack:
         folder: Path,
         seen: Callable[[str], Any] = lambda _: None,
     ) -> None:
-        self.link = SuperLink(credentials.folder, folder)
-        self.gateway = Gateway(listen, self.link.address, credentials, seen)
+        self.envelopes = ServerEnvelopes.of(credentials, keys)
+        self.link = SuperLink(folder)
+        self.gateway = Gateway(listen, self.link.address, self.link.authority, credentials, seen)
         self.keys = keys
 
     def __enter__(self) -> FlowerStack:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,12 @@ from consort.errors import ClientFailed, Failure, Refused
 
 Header = dict[str, Any]
 Parts = dict[str, bytes]
+Letter = tuple[str, str, int, Parts]
+"""The receiver, the session, the number and the parts of a message."""
 _POLL = 0.1  # seconds between looks for answers
 _LOOK = 1.0  # and for clients that are not connected
 NOT_ADMITTED = "is no longer admitted"
+_FORGERIES = 3  # answers that are not signed by the client, before it is given up
 _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two rounds
 
 
@@ -48,6 +52,30 @@ class Post(Protocol):
     def pull(self, ids: Iterable[str]) -> Sequence[Arrival]:
         """The replies that came in."""
         ...
+
+
+class Envelopes(Protocol):
+    """Who wrote a message: see `consort.deployment.envelope`."""
+
+    def seal(self, letters: Sequence[Letter]) -> list[Parts]:
+        """Signs letters; returns the parts to send."""
+        ...
+
+    def open(self, client: str, session: str, number: int, parts: Parts) -> Parts:
+        """The parts of an answer; refuses one that is not by this client to this question."""
+        ...
+
+
+class NoEnvelopes:
+    """Messages as they are, for clients in the same process."""
+
+    def seal(self, letters: Sequence[Letter]) -> list[Parts]:
+        """The parts as they are."""
+        return [parts for *_, parts in letters]
+
+    def open(self, client: str, session: str, number: int, parts: Parts) -> Parts:  # noqa: ARG002
+        """The parts as they are."""
+        return parts
 
 
 @dataclass
@@ -122,6 +150,7 @@ class Flower:
     told: Mapping[str, str] = field(default_factory=dict)
     """What each client said of itself when the run began, as a digest."""
     companion: Mapping[str, Any] | None = None
+    envelopes: Envelopes = field(default_factory=NoEnvelopes)
     tell: Callable[[str, str], Any] = lambda *_: None
     """Is told what each client is doing."""
     admitted: Callable[[str], bool] = lambda _: True
@@ -150,28 +179,21 @@ class Flower:
     ) -> Iterator[tuple[str, Parts | ClientFailed]]:
         """Sends each client its letter; yields what comes back, in the order of the letters."""
         end = time.monotonic() + self.deadline
-        unsent, asked = [client for client in letters if self.admitted(client)], dict[str, str]()
-        answers: dict[str, Parts | ClientFailed] = {}
-        lost: dict[str, str] = {}
+        exchange = _Exchange(letters, [client for client in letters if self.admitted(client)])
+        answers = exchange.answers
+        for client in letters:
+            if client not in exchange.unsent:
+                answers[client] = Absent(client, NOT_ADMITTED)
         for client in letters:
             while client not in answers:
-                unsent = self._send(unsent, letters, asked, end - time.monotonic())
-                for arrival in self.post.pull(list(asked)) if asked else ():
-                    sender = asked.pop(arrival.reply_to, None)
-                    if sender is None:
-                        continue
-                    if arrival.lost:
-                        lost[sender] = arrival.lost
-                        self.tell(sender, f"lost: {arrival.lost}")
-                        unsent.append(sender)
-                    else:
-                        answers[sender] = arrival.parts
+                self._send(exchange, end - time.monotonic())
+                self._receive(exchange)
                 if client in answers:
                     break
                 if not self.admitted(client):
                     answers[client] = Absent(client, NOT_ADMITTED)
                 elif time.monotonic() > end:
-                    answers[client] = self._too_late(client, lost)
+                    answers[client] = self._too_late(client, exchange.lost)
                 else:
                     time.sleep(_POLL)
             yield client, answers[client]
@@ -188,46 +210,80 @@ class Flower:
             "companion": self.companion,
         }
 
-    def _send(
-        self,
-        unsent: list[str],
-        letters: Mapping[str, tuple[Header, Parts]],
-        asked: dict[str, str],
-        seconds: float,
-    ) -> list[str]:
-        """Sends to those who are connected; returns those who are not."""
+    def _send(self, exchange: _Exchange, seconds: float) -> None:
+        """Sends to those who are connected."""
+        unsent = exchange.unsent
         if not unsent or seconds <= 0 or time.monotonic() < self._look_again:
-            return unsent
+            return
         online = self.post.online()
         ready = [client for client in unsent if self.nodes[client] in online]
         for client in unsent:
             self.tell(client, "working" if client in ready else "not connected")
         if ready:
-            addressed = []
-            for client in ready:
-                header, parts = letters[client]
-                header = header | {
-                    "session": self.ledger.session,
-                    "number": self.ledger.next(),
-                    "seconds": seconds,
-                    "known": bool(self.ledger.counted.get(client)),
-                    "study": self.study,
-                    "told": self.told.get(client),
-                }
-                addressed.append((self.nodes[client], {"header": _dump(header)} | parts))
+            letters = [self._letter(client, *exchange.letters[client], seconds) for client in ready]
             self.ledger.save()
-            for client, number in zip(ready, self.post.push(addressed, seconds), strict=True):
-                if number:
-                    asked[number] = client
-                else:
+            sealed = self.envelopes.seal(letters)
+            nodes = [self.nodes[client] for client in ready]
+            ids = self.post.push(list(zip(nodes, sealed, strict=True)), seconds)
+            for id_, (client, _, number, _) in zip(ids, letters, strict=True):
+                if not id_:
                     raise Failure(f"Flower did not take the message to {client}")
-        waiting = [client for client in unsent if client not in ready]
-        self._look_again = time.monotonic() + _LOOK if waiting else 0.0
-        return waiting
+                exchange.asked[id_] = (client, number)
+        exchange.unsent = [client for client in unsent if client not in ready]
+        self._look_again = time.monotonic() + _LOOK if exchange.unsent else 0.0
+
+    def _letter(self, client: str, header: Header, parts: Parts, seconds: float) -> Letter:
+        session, number = self.ledger.session, self.ledger.next()
+        header = header | {
+            "session": session,
+            "number": number,
+            "seconds": seconds,
+            "known": bool(self.ledger.counted.get(client)),
+            "study": self.study,
+            "told": self.told.get(client),
+        }
+        return client, session, number, {"header": _dump(header)} | parts
+
+    def _receive(self, exchange: _Exchange) -> None:
+        """Takes in what has arrived; a client whose answer was lost or forged is asked again."""
+        asked = exchange.asked
+        for arrival in self.post.pull(list(asked)) if asked else ():
+            if arrival.reply_to not in asked:
+                continue
+            client, number = asked.pop(arrival.reply_to)
+            lost = arrival.lost
+            try:
+                if not lost:
+                    exchange.answers[client] = self.envelopes.open(
+                        client, self.ledger.session, number, arrival.parts
+                    )
+                    continue
+            except Refused as error:
+                lost = str(error)
+                exchange.forged[client] += 1
+                if exchange.forged[client] >= _FORGERIES:
+                    exchange.answers[client] = RefusedReply(client, lost)
+                    continue
+            exchange.lost[client] = lost
+            self.tell(client, f"lost: {lost}")
+            exchange.unsent.append(client)
 
     def _too_late(self, client: str, lost: Mapping[str, str]) -> ClientFailed:
         reason = f"did not answer within {self.deadline:g} seconds"
         return Absent(client, f"{reason} ({lost[client]})" if client in lost else reason)
+
+
+@dataclass
+class _Exchange:
+    """What has become of the letters of one exchange."""
+
+    letters: Mapping[str, tuple[Header, Parts]]
+    unsent: list[str]
+    asked: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The client and the number of each message that was sent, by its id."""
+    answers: dict[str, Parts | ClientFailed] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    forged: Counter[str] = field(default_factory=Counter)
 
 
 def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from consort.core.files import read_checked, write_checked
+from consort.core.limits import OWN
 from consort.core.messages import State
 from consort.core.wire import decode, encode
 from consort.errors import Failure
@@ -43,7 +44,7 @@ class StateStore:
             Failure: If the file is damaged.
         """
         data = self.read(client, before)
-        state: State = decode(data) if data else {}
+        state: State = decode(data, limits=OWN) if data else {}
         return state
 
     def read(self, client: str, before: Stamp) -> bytes:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from consort.core.registry import did_you_mean
 from consort.errors import Failure, UsageError
 from consort.results.measurements import Measurements, Notes, Series
 from consort.results.summary import Spread, mean, middle, spread
@@ -259,5 +260,5 @@ class Result:
         """
         values = values_of(self)
         if name not in values:
-            raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(values)}")
+            raise UsageError(f"{self.folder}: no value {did_you_mean(name, values)}")
         return values[name](self)

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 from tests.contract.helpers import Listener
-from tests.institutions import NAMES, STUDY
+from tests.institutions import NAMES, STUDY, Institutions
 from tests.letters import PostOffice, ask, engine_for, participants, run_with
 from tests.unit.cli.command import measured
 
 from consort.algorithms.registry import find_algorithm
 from consort.core import files
 from consort.core.wire import encode
+from consort.deployment.credentials import ClientCredentials
+from consort.deployment.envelope import ClientEnvelopes, ServerEnvelopes
 from consort.engines.flower import Flower, Ledger, reply_of
 from consort.engines.middleware import Absent, RefusedReply
 from consort.errors import ClientFailed
@@ -317,3 +319,56 @@ def test_a_ledger_that_does_not_name_its_members_yet_is_read(tmp_path: Path):
     path.write_text('{"session": "s", "number": 3, "counted": {"a": [[1, 0]]}}')
     ledger = Ledger.open(path)
     assert (ledger.number, ledger.counted, ledger.members) == (3, {"a": [(1, 0)]}, {})
+
+
+def signed(recipe: Recipe, folder: Path, fate: Any) -> tuple[Flower, PostOffice]:
+    """Three clients and a server that sign what they send."""
+    institutions = Institutions(folder / "institutions")
+    post = PostOffice(participants(folder / "homes"), fate)
+    post.envelopes = {
+        name: ClientEnvelopes.of(ClientCredentials.open(institutions.folder / name, name))
+        for name in NAMES
+    }
+    engine = engine_for(recipe, "ditto", post, folder / "run")
+    engine.envelopes = ServerEnvelopes.of(institutions.server, institutions.server.admitted())
+    return engine, post
+
+
+def test_an_answer_of_another_client_is_refused_and_the_right_one_is_asked_again(recipe, tmp_path):
+    undisturbed = outcome(recipe, tmp_path / "1", PostOffice(participants(tmp_path / "homes-1")))
+    engine, post = signed(recipe, tmp_path, in_round_two("c-0", 2))
+    observer = Listener()
+    run_with(recipe, "ditto", engine, tmp_path / "run", observer).go()
+    assert kept(tmp_path / "run", engine, post) == undisturbed[:3]
+    assert not observer.failures
+    asked = [
+        header["call"][2] for name, header in post.headers if name == "b-0" and "call" in header
+    ]
+    assert asked == [1, 2, 2, 2, 3, 3]
+
+
+def test_a_client_in_whose_name_others_answer_is_given_up_in_the_end(recipe, tmp_path):
+    engine, _ = signed(recipe, tmp_path, in_round_two("c-0"))
+    observer = Listener()
+    run_with(recipe, "ditto", engine, tmp_path / "run", observer).go()
+    assert [type(error) for error in observer.failures] == [RefusedReply]
+    assert str(observer.failures[0]) == "client b-0: an answer is not signed by b-0"
+
+
+def test_an_answer_without_a_signature_is_refused(recipe, tmp_path):
+    engine, post = signed(recipe, tmp_path, lambda *_: "arrives")
+    post.envelopes.clear()
+    engine._look_again = 0.0
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
+    assert isinstance(answer, RefusedReply)
+    assert str(answer) == "client a-0: a message has no valid envelope"
+
+
+def test_a_client_that_is_admitted_again_during_an_exchange_stops_nobody(recipe, tmp_path):
+    engine = engine_for(recipe, "ditto", PostOffice(participants(tmp_path)), tmp_path, deadline=60)
+    answers = iter([False])
+    engine.admitted = lambda _: next(answers, True)
+    begun = time.monotonic()
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
+    assert time.monotonic() - begun < 5
+    assert str(answer) == "client a-0: is no longer admitted"

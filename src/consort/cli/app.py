@@ -13,6 +13,7 @@ import typer
 from consort.cli import federation, inspecting, running, tables, use
 from consort.cli.demo import demo
 from consort.cli.site import site
+from consort.cli.site_privacy import privacy
 
 app = typer.Typer(
     help="Federated learning for heterogeneous clients: different data, models and tasks.",
@@ -59,4 +60,5 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 for _command in _COMMANDS:
     app.command(_command.__name__.rstrip("_"))(_command)
+site.command()(privacy)
 app.add_typer(site, name="site")

@@ -183,7 +183,7 @@ class Participant:
         data = (limit and limit.data) or name_of_data(self.brings, self.data)
         account = Account(PrivacyLedger(file), data, self._session, limit)
         noisy = has_noise(enrolled.federation.protections)
-        account.ledger.begin(data, self._session, enrolled.study.algorithm, noisy)
+        account.ledger.begin(data, self._session, enrolled.study.algorithm, noisy, limit)
         return OwnMachine(self.folder / self._session, account, self.counts, self.identity)
 
     def _failed(self, reason: str, trace: str) -> Parts:

@@ -33,8 +33,9 @@ FILE = "privacy.ledger"
 """The name of the file in the client's credentials folder."""
 DELTA = 1e-5
 """The delta of a ledger without a limit."""
-Entries = dict[str, dict[str, dict[str, Any]]]
-"""By data set and run: when it began, its algorithm, whether it has noise, and its uses."""
+Entries = dict[str, dict[str, Any]]
+"""By data set: its `limit`, [epsilon, delta] or null, as of the last run that began; and its `runs`
+by session: when each began, its algorithm, whether all that is sent has noise, and its uses."""
 
 
 @dataclass(frozen=True)
@@ -91,19 +92,24 @@ class PrivacyLedger:
                 f"{self.path} is damaged, so what was spent is not known: restore it from a backup"
             ) from error
 
-    def begin(self, data: str, run: str, algorithm: str, noisy: bool) -> None:
+    def begin(
+        self, data: str, run: str, algorithm: str, noisy: bool, limit: PrivacyLimit | None
+    ) -> None:
         """Records that a run uses a data set, before its first answer.
 
         Args:
             data: The name of the data set.
             run: The session of the run.
             algorithm: What is run, for the reader of the ledger.
-            noisy: Whether everything that is sent of the data has noise.
+            noisy: Whether everything that is sent of the training data has noise.
+            limit: The limit of the data set, if it has one.
         """
         with self._changed() as entries:
+            entry = entries.setdefault(data, {"limit": None, "runs": {}})
+            entry["limit"] = [limit.epsilon, limit.delta] if limit else None
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            entry = {"began": now, "algorithm": algorithm, "noisy": noisy, "uses": []}
-            written = entries.setdefault(data, {}).setdefault(run, entry)
+            new = {"began": now, "algorithm": algorithm, "noisy": noisy, "uses": []}
+            written = entry["runs"].setdefault(run, new)
             written["noisy"] = written["noisy"] and noisy
 
     def charge(self, data: str, run: str, use: Use, limit: PrivacyLimit | None) -> None:
@@ -120,7 +126,7 @@ class PrivacyLedger:
         """
         with self._changed() as entries:
             refuse_excess(uses_of(entries, data), use, limit)
-            entry = entries[data][run]
+            entry = entries[data]["runs"][run]
             entry["uses"] = added(entry["uses"], use)
 
     @contextmanager
@@ -164,8 +170,7 @@ class Account:
     @property
     def uses(self) -> list[Use]:
         """The uses of this run."""
-        entry = self.ledger.read().get(self.data, {}).get(self.run, {"uses": []})
-        return [Use(*use) for use in entry["uses"]]
+        return [Use(*use) for use in self.ledger.read()[self.data]["runs"][self.run]["uses"]]
 
 
 def uses_of(entries: Entries, data: str) -> list[Use]:
@@ -175,7 +180,8 @@ def uses_of(entries: Entries, data: str) -> list[Use]:
         entries: The entries of a ledger.
         data: The name of the data set.
     """
-    return [Use(*use) for run in entries.get(data, {}).values() for use in run["uses"]]
+    runs = entries[data]["runs"].values() if data in entries else ()
+    return [Use(*use) for run in runs for use in run["uses"]]
 
 
 def epsilon_of(uses: Sequence[Use], delta: float) -> float:

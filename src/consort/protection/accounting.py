@@ -49,9 +49,8 @@ def _curve(noise: float, share: float) -> Any:
     """
     sampled = share if _SAMPLED[0] <= noise <= _SAMPLED[1] else 1.0
     analysis = accountant()
-    if noise < 1e-100:  # its square is 0
-        noise = 0.0
-    return analysis.compute_rdp(q=sampled, noise_multiplier=noise, steps=1, orders=_ORDERS)
+    squarable = 0.0 if noise < 1e-100 else min(noise, 1e100)
+    return analysis.compute_rdp(q=sampled, noise_multiplier=squarable, steps=1, orders=_ORDERS)
 
 
 def for_one_example(use: Use) -> Use:

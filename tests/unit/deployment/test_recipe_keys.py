@@ -25,6 +25,7 @@ from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
 from consort.experiment.tables import merged
+from consort.federation.site import Site
 from consort.results.result import Result
 from consort.training.local import LocalTraining
 

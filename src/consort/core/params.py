@@ -67,6 +67,8 @@ def has_role(name: str, role: str) -> bool:
 class Params(Mapping[str, Tensor]):
     """An immutable mapping from names to tensors, with the arithmetic of a vector space.
 
+    `+`, `-`, `*` and `/` take numbers, or `Params` of the same names and shapes, number by number.
+
     Args:
         tensors: The tensors by name.
 
@@ -76,6 +78,8 @@ class Params(Mapping[str, Tensor]):
         >>> a = Params({"encoder.w": torch.tensor([1.0, 2.0]), "heads.t.b": torch.tensor([3.0])})
         >>> (a + a * 0.5).norm()
         5.612486080160912
+        >>> (a * a).sqrt().equals(a)
+        True
         >>> list(a.only("encoder"))
         ['encoder.w']
     """
@@ -180,22 +184,57 @@ class Params(Mapping[str, Tensor]):
         """The union; the tensors of `other` win where both have a name."""
         return Params({**self._tensors, **other})
 
-    def __add__(self, other: Params) -> Params:
-        return self._with(_each(torch._foreach_add, self._values(), other._like(self)))
+    def __add__(self, other: Params | float) -> Params:
+        return self._combined(torch._foreach_add, other)
 
-    def __sub__(self, other: Params) -> Params:
-        return self._with(_each(torch._foreach_sub, self._values(), other._like(self)))
+    __radd__ = __add__
 
-    def __mul__(self, factor: float) -> Params:
-        return self._with(_each(torch._foreach_mul, self._values(), factor))
+    def __sub__(self, other: Params | float) -> Params:
+        return self._combined(torch._foreach_sub, other)
+
+    def __mul__(self, factor: Params | float) -> Params:
+        return self._combined(torch._foreach_mul, factor)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: float) -> Params:
+    def __truediv__(self, divisor: Params | float) -> Params:
+        if isinstance(divisor, Params):
+            return self._combined(torch._foreach_div, divisor)
         return self * (1.0 / divisor)
+
+    def _combined(self, operation: Callable[..., Any], other: Params | float) -> Params:
+        """An operation on every number, with the number of the same place or with one for all."""
+        operand = other._like(self) if isinstance(other, Params) else other
+        return self._with(_each(operation, self._values(), operand))
 
     def __neg__(self) -> Params:
         return self._with(_each(torch._foreach_neg, self._values()))
+
+    def sqrt(self) -> Params:
+        """The square root of every number."""
+        return self._with(_each(torch._foreach_sqrt, self._values()))
+
+    def abs(self) -> Params:
+        """The absolute value of every number."""
+        return self._with(_each(torch._foreach_abs, self._values()))
+
+    def sign(self) -> Params:
+        """The sign of every number: -1, 0 or 1."""
+        return self._with(_each(torch._foreach_sign, self._values()))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Params:
+        """Changes every tensor.
+
+        Args:
+            change: Makes a new tensor from a tensor.
+
+        Examples:
+            >>> import torch
+            >>> from consort import Params
+            >>> Params({"w": torch.tensor([-2.0, 0.5])}).map(lambda w: w.clamp(min=0))["w"]
+            tensor([0.0000, 0.5000])
+        """
+        return self._with(change(tensor) for tensor in self._tensors.values())
 
     def zeros(self) -> Params:
         """Zeros with the same names and shapes."""

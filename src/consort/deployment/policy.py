@@ -21,6 +21,8 @@ from consort.core.permission import FILES
 from consort.core.plugins import entries
 from consort.core.registry import load_object
 from consort.core.validation import Table, checked
+from consort.deployment.counts import Counts
+from consort.deployment.privacy_ledger import PrivacyLimit
 from consort.deployment.study import Study
 from consort.errors import Refused, UsageError
 
@@ -31,7 +33,7 @@ _LARGEST = 1_000_000  # of any other number in a recipe
 
 
 @dataclass(frozen=True)
-class Limits:
+class StudyLimits:
     """The most that a client does for a study."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -69,8 +71,12 @@ class Policy:
     """The ways of obfuscating images."""
     protections: list[str] | None = None
     """The protections; attacks, which are for simulations, only if they are listed."""
-    limits: Limits = field(default_factory=Limits)
+    limits: StudyLimits = field(default_factory=StudyLimits)
     """The most that the client does for a study."""
+    privacy: PrivacyLimit | None = None
+    """The limit of the client's data over all runs; None for none."""
+    counts: Counts = field(default_factory=Counts)
+    """How exactly the client tells how many examples it has."""
 
     @classmethod
     def read(cls, folder: Path) -> Policy:

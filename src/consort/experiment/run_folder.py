@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from consort.core.files import write_file
+from consort.core.sealed import write_json
 from consort.data.partition import Share, fingerprint, load_partition, save_partition
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
@@ -20,10 +20,21 @@ _TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "s
 """Keys of a recipe that decide no number of a run."""
 
 
-def about_run(recipe: Recipe, name: str, seed: int) -> dict[str, Any]:
-    """What `run.json` says about the algorithm and the machine."""
+def about_run(recipe: Recipe, name: str, seed: int, noise: str = "seed") -> dict[str, Any]:
+    """What `run.json` says about the algorithm, its protections and the machine.
+
+    Args:
+        recipe: The recipe.
+        name: The name of one of its algorithms.
+        seed: The seed of the run.
+        noise: Where the noise of protections comes from: the `seed` of the run, which whoever knows
+            it can subtract, or `secret` randomness of the clients' own machines.
+    """
     algorithm = recipe.algorithm(name)
     return {
+        **dict.fromkeys(("privacy", "secure")),
+        **{protection.table: asdict(protection) for protection in recipe.protections(name)},
+        "noise": noise,
         "format": FORMAT,
         "algorithm": name,
         "kind": type(algorithm).__name__,
@@ -56,15 +67,14 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     if path.exists():
         written = refuse_another_run(folder, description)
         if shares is not None:
-            _check_partition(folder / "partition.json", description["partition"])
-        if written["recipe"] != description["recipe"]:  # what only tells readers something
-            told = written | {key: description[key] for key in ("title", "recipe")}
-            write_file(path, json.dumps(told, indent=1).encode())
+            _check_partition(folder / "partition.json", description)
+        told = {key: description[key] for key in ("format", "title", "recipe")}
+        if any(written.get(key) != value for key, value in told.items()):
+            write_json(path, written | told)
         return
-    folder.mkdir(parents=True, exist_ok=True)
     if shares is not None:
         save_partition(folder / "partition.json", shares)
-    write_file(path, json.dumps(description, indent=1).encode())
+    write_json(path, description)
 
 
 def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +120,10 @@ def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
     return written_recipe(written, source).table
 
 
-def _check_partition(path: Path, expected: str) -> None:
-    if fingerprint(load_partition(path).values()) != expected:
+def _check_partition(path: Path, description: dict[str, Any]) -> None:
+    shares = load_partition(path)
+    same = fingerprint(shares.values()) == description["partition"]
+    if not same or shares.keys() != description["clients"].keys():
         raise Failure(f"{path} was changed since the run began")
 
 

@@ -103,12 +103,17 @@ def reported_model(run: Run, client: str, back: int = 0) -> ReportedModel | None
         return None
     run.federation.compute.apply()
     seen: list[tuple[MultiTaskModel, Payload]] = []
+    after = (saved["round"] + 1, 0)
+    store = StateStore()  # in memory, so that the folder of the run is not changed
+    written = run.states(saved).read(client, after)
+    if written:
+        store.write(client, (saved["round"], 0), written)
     host = ClientHost(
         run.federation,
         run.algorithm,
         run.seed,
         run.schedule.rounds,
-        StateStore(run.folder and run.folder / "clients"),
+        store,
         witness=lambda model, scores: seen.append((copy.deepcopy(model), scores)),
     )
     clients = Clients(

@@ -51,7 +51,7 @@ from consort.engines.states import StateStore
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
-from consort.experiment.recipe import Group, Recipe
+from consort.experiment.recipe import Group, Recipe, TaskChanges
 from consort.experiment.shipped import find_recipe
 from consort.federation.protection import Protection
 from consort.results.result import Result
@@ -411,6 +411,7 @@ SECTIONS = {
     "partition": Cut,
     "run": Schedule,
     "local": LocalTraining,
+    "tasks": TaskChanges,
     "compute": Compute,
     "published": Published,
     "unseen": Unseen,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,42 @@ def load_file(path: Path) -> ModuleType:
             sys.modules[name] = _run(name, path)
             _imported[name] = {file: _age(file) for file in _modules_in(whole.parent).values()}
     return sys.modules[name]
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file and those beside it that it imports, in order; nothing is run.
+
+    Args:
+        path: The file.
+    """
+    found: dict[Path, None] = {}
+    waiting = [path]
+    while waiting:
+        file = waiting.pop()
+        if file in found or not file.is_file():
+            continue
+        found[file] = None
+        for name in _imports(file):
+            base = path.parent.joinpath(*name.split("."))
+            waiting += [base.with_suffix(".py"), base / "__init__.py"]
+            waiting += sorted(base.glob("*.py")) if base.is_dir() else []
+    return [path, *sorted(found.keys() - {path})]
+
+
+def _imports(file: Path) -> set[str]:
+    """The names of modules that a file imports; none of a file that cannot be read."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return set()
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or ""} | {f"{node.module or ''}.{a.name}" for a in node.names}
+    whole = {name.strip(".") for name in found} - {""}
+    return whole | {name.split(".", 1)[0] for name in whole}
 
 
 def _run(name: str, path: Path) -> ModuleType:

@@ -12,6 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from consort.core.bounds import LocalFile
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
 from consort.data.items import KEPT_BYTES
@@ -29,7 +30,7 @@ SIZE = 64
 def image_folder(
     folder: Path | None,
     *,
-    path: str,
+    path: LocalFile,
     size: Annotated[int, Field(ge=1)] = SIZE,
     mode: Mode = "RGB",
 ) -> Dataset:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from consort.core.bounds import LocalFile
 from consort.data.dataset import Dataset
 from consort.data.examples import Examples
 
 
-def tensors(folder: Path | None, *, path: str, targets: tuple[str, ...] = ()) -> Dataset:
+def tensors(folder: Path | None, *, path: LocalFile, targets: tuple[str, ...] = ()) -> Dataset:
     """Tensors by name in an .npz, .safetensors or .pt file; the targets are classes.
 
     Args:

@@ -13,8 +13,7 @@ import torch
 
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import is_local_file
-from consort.core.params import Params, has_role, slots
-from consort.core.plugins import find
+from consort.core.params import ADAPTER, Params, has_role, slots
 from consort.core.validation import Table, checked
 from consort.core.wire import encode
 from consort.deployment.study import CLIENT_KEYS, Study
@@ -25,7 +24,11 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Group, Recipe
 from consort.federation.federation import Federation
+from consort.models.factories import find_model
 from consort.models.registry import ModelSpec, build
+
+ENCODER = "encoder"
+"""The part of a model that adapters belong to."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,9 @@ class Candidate:
         Returns:
             The bytes by role; nothing if the model cannot be built without memory.
         """
-        make, seat = find("models", model.name), self._seat
+        make, seat = find_model(model.name), self._seat
         options = ((k, "" if is_local_file(make, k) else value) for k, value in model.options)
-        bare = ModelSpec(model.name, tuple(options))
+        bare = replace(model, options=tuple(options))
         try:
             with torch.device("meta"):
                 built = build(bare, seat.tasks, seat.dataset.example, 0, self.recipe.batchnorm)
@@ -110,7 +113,7 @@ class Candidate:
         return {
             role: size
             for role, size in self.sizes.items()
-            if not any(has_role(role, kept) for kept in private)
+            if not any(has_role(ENCODER if role == ADAPTER else role, kept) for kept in private)
         }
 
 
@@ -193,7 +196,7 @@ def digest_of(params: Params) -> str:
 
 def _public(model: ModelSpec) -> Table:
     """A model without the files and folders of this machine."""
-    make = find("models", model.name)
+    make = find_model(model.name)
     options = {key: value for key, value in model.options if not is_local_file(make, key)}
     return _without_places({"name": model.name} | options)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import consort
 from consort.core.permission import FILES, permitting
+from consort.core.user_files import files_of
 from consort.core.validation import Table
 from consort.errors import Refused
 from consort.experiment.recipe import Recipe
@@ -128,7 +129,8 @@ def by_content(value: Any, files: Collection[str] = ()) -> Any:
         return [by_content(item, files) for item in value]
     if isinstance(value, str) and ".py:" in value:
         file, _, name = value.rpartition(":")
-        return [*_content(Path(file)), name]
+        contents = [_content(found) for found in files_of(Path(file))]
+        return [*contents[0], name, *contents[1:]]
     if isinstance(value, str) and value in files:
         return _content(Path(value))
     return value

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic_core import to_json
@@ -253,7 +253,14 @@ class Recipe:
         """
         if name not in self.tasks:
             return task
-        return _changed_task(json.dumps(self.tasks[name]), name, task)  # type: ignore[arg-type]
+        key = name, task
+        if key not in self._changed_tasks:  # one task for all clients: they share a model in memory
+            self._changed_tasks[key] = _changed_task(self.tasks[name], name, task)
+        return self._changed_tasks[key]
+
+    @cached_property
+    def _changed_tasks(self) -> dict[tuple[str, Task], Task]:
+        return {}
 
     def obfuscations_of(self, group: Group) -> list[Obfuscation | None]:
         """The checked obfuscations of a group, which its clients take in turn.
@@ -340,10 +347,8 @@ def _refuse_object(key: str, table: Any) -> None:
         )
 
 
-@cache
-def _changed_task(table: str, name: str, task: Task) -> Task:
-    """One task for all clients, so that they share one model in memory."""
-    options: Any = checked(TaskChanges, json.loads(table), f"tasks.{name}")
+def _changed_task(table: Table, name: str, task: Task) -> Task:
+    options: Any = checked(TaskChanges, table, f"tasks.{name}")
     try:
         return Supervised(options.loss, options.metrics, None, options.metric,
                           options.higher_is_better, base=task)  # fmt: skip

@@ -7,7 +7,9 @@ from collections.abc import Callable, Hashable, Mapping
 from inspect import Parameter, isclass, isroutine, signature
 from typing import TYPE_CHECKING, Any
 
+from consort.core.permission import check_permitted
 from consort.core.plugins import find
+from consort.core.registry import load_object
 from consort.core.validation import checked_options
 from consort.errors import UsageError
 
@@ -51,7 +53,7 @@ def factory(model: Any) -> tuple[str, Any, Any]:
         UsageError: If there is no such model, or it is none.
     """
     if isinstance(model, str):
-        return model, None, _by_name(model)
+        return model, None, find_model(model)
     if _is_network(model):
         return type(model).__name__, model, model
     if callable(model):
@@ -60,9 +62,21 @@ def factory(model: Any) -> tuple[str, Any, Any]:
     return str(model), None, found
 
 
-def _by_name(name: str) -> Any:
+def find_model(name: str) -> Any:
+    """Finds what makes a model that has a name.
+
+    Args:
+        name: A name, a place such as `file.py:Class`, or `library:name`.
+
+    Raises:
+        UsageError: If there is no such model, or the place holds an instance.
+        Refused: If somebody else asks for it who may not: see `consort.core.permission`.
+    """
     library, colon, _ = name.partition(":")
-    found = find("models", _LIBRARIES[library] if colon and library in _LIBRARIES else name)
+    if colon and library in _LIBRARIES:
+        check_permitted("models", name)
+        return load_object(_LIBRARIES[library])
+    found = find("models", name)
     if not (isclass(found) or isroutine(found)) and _is_network(found):
         raise UsageError(
             f"{name} is an instance, whose weights are drawn when its file is read: name its class "
@@ -146,7 +160,7 @@ def made(spec: ModelSpec, example: Inputs, redrawn: bool = False) -> Any:
     """
     from consort.core.inputs import kind_of
 
-    make = _by_name(spec.name) if spec.source is None else spec.source
+    make = find_model(spec.name) if spec.source is None else spec.source
     if _is_made(make):
         if redrawn:
             raise UsageError(

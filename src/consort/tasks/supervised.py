@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from inspect import isroutine
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from consort.core.registry import did_you_mean, load_object
+from consort.core.plugins import find
+from consort.core.registry import did_you_mean
 from consort.errors import UsageError
 from consort.tasks.task import Calibrated, Meter, Task
 
@@ -215,14 +217,18 @@ def _function(place: Loss | str) -> Loss:
         if not callable(place):
             raise UsageError(f"a loss is a function of outputs and targets, not a {place!r}")
         return place
-    found = load_object(place) if ":" in place else getattr(F, place, None)
-    if not callable(found):
+    found = find("losses", place) if ":" in place else getattr(F, place, None)
+    if not callable(found) or (":" not in place and not _is_function_of_torch(place, found)):
         raise UsageError(
             f"there is no loss {place!r}: name a function of torch.nn.functional, such as "
             "cross_entropy, or one of your own, as file.py:function"
         )
     loss: Loss = found() if isinstance(found, type) else found
     return loss
+
+
+def _is_function_of_torch(name: str, found: Any) -> bool:
+    return isroutine(found) and not name.startswith("_")
 
 
 def _named(metrics: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
@@ -240,7 +246,7 @@ def _name(measure: Any) -> str:
 
 
 def _measure(measure: Any) -> Any:
-    found = load_object(measure) if isinstance(measure, str) and ":" in measure else measure
+    found = find("metrics", measure) if isinstance(measure, str) and ":" in measure else measure
     if isinstance(found, type):
         found = found()
     if not callable(found):

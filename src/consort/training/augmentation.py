@@ -13,7 +13,6 @@ from typing import Any, Literal, Protocol
 from torch import Generator
 
 from consort.core.plugins import entries, find
-from consort.core.registry import load_object
 from consort.data.examples import Examples
 from consort.errors import UsageError
 from consort.tasks import Task
@@ -102,7 +101,12 @@ def transform_of(transform: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
     Raises:
         UsageError: If there is no such function.
     """
-    found = load_object(transform) if isinstance(transform, str) else transform
+    if isinstance(transform, str) and ":" not in transform:
+        raise UsageError(
+            f"local.transform = {transform!r} is not the place of a function, such as "
+            "'file.py:function'"
+        )
+    found = find("transforms", transform) if isinstance(transform, str) else transform
     if not callable(found):
         raise UsageError(f"local.transform: {transform} is not a function of a batch of inputs")
     function: Callable[[Any], Any] = found

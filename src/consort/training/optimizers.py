@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from consort.core.registry import did_you_mean, load_object
+from consort.core.plugins import find
+from consort.core.registry import did_you_mean
 from consort.errors import UsageError
 
 OWN = ("sgd", "adam", "adamw")
@@ -180,7 +181,7 @@ def optimizer_class(name: str) -> Any:
         for key, kind in vars(torch.optim).items()
         if isclass(kind) and issubclass(kind, torch.optim.Optimizer)
     }
-    found = load_object(name) if ":" in name else kinds.get(name)
+    found = find("optimizers", name) if ":" in name else kinds.get(name)
     if found is None:
         usable = [key for key in kinds if key not in ("Optimizer", "LBFGS")]
         raise UsageError(

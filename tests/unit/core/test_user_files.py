@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from consort.core.registry import load_object
+from consort.core.user_files import files_of
 from consort.errors import UsageError
 
 
@@ -74,3 +75,12 @@ def test_what_is_wrong_is_said_with_its_file(tmp_path, neighbour, message):
     put(tmp_path, enc="import broken", broken=neighbour)
     with pytest.raises(UsageError, match=message):
         load_object(f"{tmp_path / 'enc.py'}:value")
+
+
+def test_all_files_that_belong_to_one_are_found_without_running_them(tmp_path):
+    put(tmp_path / "parts", __init__="from . import layers", layers="import sizes")
+    put(tmp_path, enc="import parts.layers, json\n1 / 0", sizes="", other="")
+    found = [str(file.relative_to(tmp_path)) for file in files_of(tmp_path / "enc.py")]
+    assert found == ["enc.py", "parts/__init__.py", "parts/layers.py", "sizes.py"]
+    put(tmp_path, broken="import = 3")
+    assert files_of(tmp_path / "broken.py") == [tmp_path / "broken.py"]

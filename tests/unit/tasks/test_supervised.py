@@ -134,6 +134,9 @@ def test_equal_tasks_are_equal():
     ({"loss": "cross_entrpy"},
      "there is no loss 'cross_entrpy': name a function of torch.nn.functional, such as "
      "cross_entropy, or one of your own, as file.py:function"),
+    ({"loss": "importlib"},
+     "there is no loss 'importlib': name a function of torch.nn.functional, such as "
+     "cross_entropy, or one of your own, as file.py:function"),
     ({"loss": 3}, "a loss is a function of outputs and targets, not a 3"),
     ({"loss": "mse_loss", "metrics": ["accuracy"]},
      "there is no metric 'accuracy': give a function of outputs and targets, a metric of "

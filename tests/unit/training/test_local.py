@@ -646,5 +646,7 @@ def test_every_training_batch_is_transformed(given):
 def test_a_transform_that_is_not_there_is_refused():
     with pytest.raises(UsageError, match=r"there is no file nowhere\.py"):
         LocalTraining(transform="nowhere.py:flip")
+    with pytest.raises(UsageError, match=r"local\.transform = 'flip' is not the place of a func"):
+        LocalTraining(transform="flip")
     with pytest.raises(UsageError, match=r"local\.transform: math:pi is not a function of a batch"):
         LocalTraining(transform="math:pi")

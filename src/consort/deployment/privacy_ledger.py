@@ -23,7 +23,7 @@ from pydantic import Strict
 from consort.core.bounds import PositiveFloat
 from consort.core.files import read_checked, write_checked
 from consort.core.validation import Table
-from consort.errors import Failure, Refused, UsageError
+from consort.errors import Failure, Refused
 from consort.federation.protection import Protection
 from consort.federation.site import Use, added
 from consort.protection.accounting import for_one_example, spent
@@ -225,10 +225,10 @@ def refuse_without_noise(protections: Sequence[Protection], limit: PrivacyLimit 
         limit: The limit of the client's data, if there is one.
 
     Raises:
-        UsageError: If the study has none.
+        Refused: If the study has none.
     """
     if limit and not has_noise(protections):
-        raise UsageError(
+        raise Refused(
             f"its data have a limit of epsilon = {limit.epsilon:g}, so it takes part only in "
             "studies with [privacy]"
         )

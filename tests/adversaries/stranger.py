@@ -91,8 +91,8 @@ class Siege:
         return (
             f"{len(self.open)} requests on an open connection, at most {max(self.open):.2f} s; "
             f"{len(self.fresh)} on new ones, at most {max(self.fresh):.2f} s; "
-            f"without the stranger at most {max(self.quiet):.2f} s; "
-            f"{self.failures} failed; memory grew by {self.grown >> 20} MiB; "
+            f"without the stranger at most {max(self.quiet):.2f} s; {self.failures} failed; "
+            f"memory grew by {self.grown >> 20} MiB; "
             f"{self.seconds:.0f} s in all"
         )
 

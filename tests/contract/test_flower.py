@@ -206,6 +206,18 @@ def test_a_key_that_was_not_admitted_is_refused(deployment):
             assert answer.status_code == 401
 
 
+def test_what_flower_writes_is_for_its_owner_only(deployment):
+    """Above all superlink.db, which contains every message."""
+    places = [deployment.stack.link.folder]
+    places += [deployment.institutions.folder / name / "state" for name in NAMES]
+    written = [path for place in places for path in place.rglob("*")]
+    assert {"superlink.db", "superlink.log", "supernode.log", "executor.secret"} <= {
+        path.name for path in written
+    }
+    for path in (*places, *written):
+        assert path.is_socket() or not path.stat().st_mode & 0o077, path
+
+
 def own_key(path: Path):
     key = read_key(path)
     return key, key.public_key()

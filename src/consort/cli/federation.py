@@ -24,6 +24,7 @@ from consort.cli.options import (
     Scale,
     Seed,
 )
+from consort.cli.passphrase import PassphraseFile, passphrase_of
 from consort.cli.running import finish, named_recipe
 from consort.cli.site import need_flower
 from consort.errors import UsageError
@@ -49,6 +50,7 @@ def server(
             metavar="[HOST:]PORT", help="Serve figures for Prometheus; on this machine by default."
         ),
     ] = None,
+    passphrase_file: PassphraseFile = None,
     log: Log = LogStyle.text,
     log_file: LogFile = None,
     quiet: Quiet = False,
@@ -72,7 +74,9 @@ def server(
     _, loaded = named_recipe(recipe, scale, changes)
     name = algorithm or next(iter(loaded.algorithms))
     number = loaded.seeds[0] if seed is None else seed
-    opened = ServerCredentials.open(credentials)
+    opened = ServerCredentials.open(
+        credentials, passphrase_of(passphrase_file, credentials / "server.key")
+    )
     with ExitStack() as stack:
         stack.enter_context(logging_to(log_file, log is LogStyle.json))
         screen = stack.enter_context(Screen(quiet or log is LogStyle.json, json))
@@ -105,6 +109,7 @@ def client(
     recipe: Annotated[
         str | None, typer.Option(help="Approve exactly this recipe, and take part in no other.")
     ] = None,
+    passphrase_file: PassphraseFile = None,
     log: Log = LogStyle.text,
     log_file: LogFile = None,
 ) -> None:
@@ -124,7 +129,8 @@ def client(
     from consort.experiment.shipped import find_recipe
 
     check_address(server)
-    opened = ClientCredentials.open(credentials, name)
+    passphrase = passphrase_of(passphrase_file, credentials / "client.key")
+    opened = ClientCredentials.open(credentials, name, passphrase)
     brings = read_brings(data, model, tasks.split(",") if tasks else [])
 
     def say(text: str) -> None:

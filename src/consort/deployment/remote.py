@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from consort.core.algorithm import Algorithm
+from consort.core.known import Form, Known
+from consort.core.limits import MOST_EXAMPLES
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.wire import check
@@ -38,9 +40,7 @@ class RemoteFederation(Federation):
     companion: Mapping[str, Any] | None = None
     """The companion model of every client, if there is one."""
     _initial: dict[Any, Params] = field(default_factory=dict, init=False, repr=False)
-    _shapes: dict[Any, Mapping[str, tuple[int, ...]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _forms: dict[Any, Form] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -69,13 +69,27 @@ class RemoteFederation(Federation):
         key = self.members[client].architecture
         if key not in self._initial:
             self._initial[key] = self._asked(client, 0)
-            self._shapes[key] = self._initial[key].shapes
+            self._forms[key] = Form(self._initial[key])
         return self._initial[key]
 
     def shapes(self, client: str) -> Mapping[str, tuple[int, ...]]:
         """The shape of every parameter of a client's model."""
+        return self._form(client).shapes
+
+    def known(self, client: str) -> Known:
+        """What a client told about itself, as far as its answers must match it."""
+        about = self.descriptions[client]
+        announced = about["train"]
+        return Known(
+            self._form(client),
+            tuple(about["tasks"]),
+            lambda: min(announced, MOST_EXAMPLES),
+            tuple(about.get("measured", ())),
+        )
+
+    def _form(self, client: str) -> Form:
         self.initial(client)
-        return self._shapes[self.members[client].architecture]
+        return self._forms[self.members[client].architecture]
 
     def accompanied(self, table: Mapping[str, Any]) -> RemoteFederation:
         """The same clients, each with a companion model beside its own.

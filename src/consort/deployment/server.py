@@ -19,7 +19,9 @@ from consort.deployment.remote import RemoteFederation, described, initial_weigh
 from consort.deployment.stack import FlowerStack
 from consort.deployment.status_file import StatusFile, StatusObserver
 from consort.deployment.study import Study, digest
+from consort.engines.answers import Answers
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
+from consort.engines.host import ClientHost
 from consort.errors import ClientFailed, Failure, UsageError
 from consort.experiment.assembly import run_of
 from consort.experiment.preflight import naming, refuse_among_institutions
@@ -186,7 +188,7 @@ class FederationServer:
                 federation,
                 self.folder,
                 observer=Observers(StatusObserver(self.status), observer),
-                engine=lambda _: engine,
+                engine=lambda host: _limited(engine, host),
             )
             if not self.ledger.members:  # refuses incompatible clients before anything is written
                 run.algorithm.start(run.federation.roster)
@@ -277,6 +279,12 @@ def _ask(engine: Flower, headers: Mapping[str, dict[str, Any]]) -> Iterator[tupl
     for client, answer in engine.exchange(letters):
         reply = reply_of(client, answer)
         yield client, reply.error or reply.content
+
+
+def _limited(engine: Flower, host: ClientHost) -> Flower:
+    """The engine, which now knows how large the answers to its calls can be."""
+    engine.limits = Answers.sent(host.federation, host.algorithm).limits
+    return engine
 
 
 def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> list[str]:

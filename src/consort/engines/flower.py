@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from consort.core.files import write_file
-from consort.core.messages import Call, Payload, Reply, common_keys
+from consort.core.limits import MESSAGE, Limits
+from consort.core.messages import Call, Reply, common_keys
 from consort.core.wire import decode, encode
 from consort.engines.answer_header import read_answer_header
 from consort.engines.middleware import Absent, RefusedReply
@@ -157,6 +158,8 @@ class Flower:
     """Is told what each client is doing."""
     admitted: Callable[[str], bool] = lambda _: True
     """Whether a client may take part, now."""
+    limits: Callable[[Call], Limits] = lambda _: MESSAGE
+    """How large the answer to a call may be: see `Answers.limits`."""
     _look_again: float = field(default=0.0, init=False)
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
@@ -169,7 +172,8 @@ class Flower:
             letters[call.client] = (self._header(call), {"shared": shared, "own": encode(own)})
         answers = self.exchange(letters)
         for call, (_, answer) in zip(calls, answers, strict=True):
-            reply = reply_of(call.client, answer)
+            arrived = not isinstance(answer, ClientFailed)
+            reply = reply_of(call.client, answer, self.limits(call) if arrived else MESSAGE)
             if reply.error is None and not call.evaluation:
                 self.ledger.count(call.client, call.stamp)
             self.tell(call.client, f"failed: {reply.error.reason}" if reply.error else "answered")
@@ -305,19 +309,29 @@ class _Exchange:
     forged: Counter[str] = field(default_factory=Counter)
 
 
-def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
-    """What a client's answer says; one that cannot be read is an error."""
+def reply_of(client: str, answer: Parts | ClientFailed, limits: Limits = MESSAGE) -> Reply:
+    """What a client's answer says; one that cannot be read, or is too large, is an error.
+
+    Args:
+        client: The name of the client.
+        answer: The parts of its answer, or why there is none.
+        limits: How large the answer may be, which is checked before it is decoded.
+    """
     if isinstance(answer, ClientFailed):
         return Reply(client, error=answer)
     try:
-        header = read_answer_header(answer.get("header"))
+        if answer.keys() != {"header", "content"}:
+            raise Refused("its answer does not have a header and a content")
+        header = read_answer_header(answer["header"])
         if header.error:
             kind = Absent if header.late else ClientFailed
             return Reply(client, error=kind(client, header.error))
-        content: Payload = dict(decode(answer["content"]))
+        content = decode(answer["content"], limits=limits)
+        if not isinstance(content, dict):
+            raise Refused("its answer is not a dict")
         return Reply(client, content, None, header.seconds, header.flops)
-    except (Refused, LookupError, ValueError, TypeError, OverflowError) as error:
-        return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({error})"))
+    except Refused as refusal:
+        return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({refusal})"))
 
 
 def _dump(header: Header) -> bytes:

@@ -16,6 +16,7 @@ from consort.core.algorithm import Algorithm, Clients
 from consort.core.engine import Engine
 from consort.core.messages import Call, Reply
 from consort.core.row import Row
+from consort.engines.answers import Answers
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked, Faulty, Metered, Policed
@@ -225,7 +226,7 @@ class Run:
         engine = self._start_engine(host)
         stack.callback(engine.close)
         engine = Metered(engine, self._record)
-        engine = Checked(engine, host.federation.shapes)
+        engine = Checked(engine, Answers.sent(host.federation, host.algorithm))
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.observer.failed)
@@ -235,6 +236,11 @@ class Run:
         setting = Setting(self.federation, self.algorithm, self.observer.failed)
         for protection in self.federation.protections:
             engine = protection.server(engine, setting)
+        if any(protection.rewrites for protection in self.federation.protections):
+            table = self.algorithm.companion
+            federation = self.federation if table is None else self.federation.accompanied(table)
+            answers = Answers(federation.known, self.algorithm)
+            engine = Checked(engine, answers, self.observer.failed)
         return engine
 
     def _during_round(self) -> ExitStack:

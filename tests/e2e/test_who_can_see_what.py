@@ -21,11 +21,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedconsort[flower]'")
 
+from prometheus_client.parser import text_string_to_metric_families
 from tests.docs.pages import page, tables
 from tests.e2e.failing import FAILS, QUOTED
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, until, wire
@@ -129,6 +131,8 @@ class Recorded:
     data: dict[str, list[bytes]]
     started: set[str] = field(default_factory=set)
     """The command lines of all processes."""
+    figures: list[str] = field(default_factory=list)
+    """What the server's metrics showed."""
 
     @property
     def out(self) -> Path:
@@ -223,20 +227,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         server = institutions.start(
             *("server", study, "--listen", f"localhost:{port}", "--out", place / "out"),
             *("--credentials", institutions.server.folder, "--log-file", place / "server.jsonl"),
+            *("--metrics", metrics := free_port()),
             log="server.log",
         )
         exchanges, data = near(study)
         recorded = Recorded(institutions, network, plain, exchanges, data)
-        until(lambda: watch(recorded.started) or server.poll() is not None, PATIENCE, "the run")
+        until(lambda: watch(recorded, metrics) or server.poll() is not None, PATIENCE, "the run")
         assert server.returncode == 0, institutions.said("server.log")
         yield recorded
 
 
-def watch(started: set[str]) -> None:
-    """Notes the command lines of all processes, which everybody on a machine can read."""
+def watch(run: Recorded, metrics: int) -> None:
+    """Notes what everybody on the machine can see: command lines of processes, and metrics."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            started.add(path.read_bytes().decode(errors="replace"))
+            run.started.add(path.read_bytes().decode(errors="replace"))
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=5) as answer:
+        run.figures.append(answer.read().decode())
 
 
 def near(study: Path) -> tuple[list[tuple[Call, Reply]], dict[str, list[bytes]]]:
@@ -503,6 +510,14 @@ def test_every_cell_of_the_table_has_a_test():
     }
     assert set(CLAIMS) == said
     assert all(name in globals() for name in CLAIMS.values())
+
+
+def test_metrics_showed_the_run_and_nobody_in_it(run):
+    (last, *_) = reversed(run.figures)
+    read = {s.name: s.value for f in text_string_to_metric_families(last) for s in f.samples}
+    assert read["consort_rounds_planned"] == 2
+    assert read["consort_bytes_up_total"] > 0
+    assert not found([name.encode() for name in NAMES], *(text.encode() for text in run.figures))
 
 
 def test_both_sides_logged_the_run(run):

@@ -26,6 +26,7 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
+from tests.kept import kept_states
 from tests.unit.cli.command import measured, server_bytes
 
 from consort.deployment.keys import read_key
@@ -118,9 +119,10 @@ def far_and_near(
     assert measured(folder / "far") == measured(folder / "near")
     assert server_bytes(folder / "far") == server_bytes(folder / "near")
     session = Ledger.open(folder / "far" / "exchanges.json").session
+    near_states = kept_states(folder / "near" / "clients")
     homes = {client: deployment.institutions.folder / client / "state" for client in NAMES}
     return {
-        client: (states(home / session / client), states(folder / "near" / "clients" / client))
+        client: (kept_states(home / session)[client], near_states.get(client, {}))
         for client, home in homes.items()
     }
 
@@ -135,13 +137,9 @@ def test_so_they_do_under_masks_whose_keys_are_never_the_same(deployment, tmp_pa
     pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
     pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
     for far, near in far_and_near(SECURED, deployment, tmp_path).values():
-        assert far.keys() == near.keys() > {"2-0.state", "2-3.state"}
-        assert far["2-0.state"] != near["2-0.state"]  # keys are no function of the seed
-        assert far["2-3.state"] == near["2-3.state"]  # and at the end of a round they are forgotten
-
-
-def states(folder: Path) -> States:
-    return {path.name: path.read_bytes() for path in folder.glob("*.state")}
+        assert far.keys() == near.keys() > {"2-0", "2-3"}
+        assert far["2-0"] != near["2-0"]  # keys are no function of the seed
+        assert far["2-3"] == near["2-3"]  # and at the end of a round they are forgotten
 
 
 def test_what_is_said_is_never_heard_on_the_wire(deployment, tmp_path):

@@ -191,7 +191,7 @@ class FedHCA2(Algorithm[Server]):
         """Every client's own model on its own data."""
         return clients.ask(self.test, owed=entries_for(server.owed, clients))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, owed: Payload) -> Payload:
         """Scores of the client's own model."""
         self.install(client, owed)

@@ -263,6 +263,58 @@ SCORES: dict[str, Trick] = {
 """By name: what is answered to an evaluation, given the honest answer."""
 
 
+# Answers that are of the right form, and yet extreme
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def throughout(
+    number: Callable[[float], Any] = same, tensor: Callable[[torch.Tensor], Any] = same
+) -> Trick:
+    """Changes all numbers that are not whole and all floating-point tensors of an answer."""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, Params):
+            return Params({name: walk(item) for name, item in value.items()})
+        if isinstance(value, torch.Tensor):
+            return tensor(value) if value.is_floating_point() else value
+        if isinstance(value, dict):
+            return {key: walk(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        return number(value) if isinstance(value, float) else value
+
+    return walk
+
+
+def full(value: float) -> Trick:
+    return throughout(tensor=lambda tensor: torch.full_like(tensor, value))
+
+
+def constant(value: float) -> Trick:
+    return throughout(number=lambda _: value)
+
+
+EXTREME: dict[str, Trick] = {
+    "zeros": full(0.0),
+    "the largest values": full(1e15),
+    "the smallest values": full(-1e15),
+    "values near zero": full(1e-40),
+    "large random values": throughout(tensor=lambda tensor: (torch.rand_like(tensor) - 0.5) * 2e15),
+    "no examples": lambda answer: answer | ({"examples": 0} if "examples" in answer else {}),
+    "numbers = 0": constant(0.0),
+    "numbers = 1": constant(1.0),
+    "numbers = -1": constant(-1.0),
+    "the largest numbers": constant(1e15),
+    "the smallest numbers": constant(-1e15),
+    "numbers near zero": constant(1e-300),
+    "empty maps": lambda answer: {k: {} if isinstance(v, dict) else v for k, v in answer.items()},
+}
+"""By name: answers that an algorithm has to bear; some are out of range in some algorithms."""
+
+
 # Bytes
 
 
@@ -381,6 +433,8 @@ class Evil(Wrapper):
     played: list[str] = field(default_factory=list)
     start: int = 0
     """The first trick."""
+    client: str = EVIL
+    """The name of the evil client."""
 
     def __post_init__(self) -> None:
         tricks, scores = list(self.tricks.items()), list(self.scores.items())
@@ -389,7 +443,11 @@ class Evil(Wrapper):
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
-            yield self.answered(call, reply) if call.client == EVIL else self.passed(call, reply)
+            yield (
+                self.answered(call, reply)
+                if call.client == self.client
+                else self.passed(call, reply)
+            )
 
     def passed(self, call: Call, reply: Reply) -> Reply:
         return reply
@@ -398,7 +456,7 @@ class Evil(Wrapper):
         assert reply.error is None, reply.error.traceback
         name, trick = next(self._scores if call.evaluation else self._training)
         self.played.append(name)
-        return Reply(EVIL, trick(dict(reply.content)))
+        return Reply(self.client, trick(dict(reply.content)))
 
 
 @dataclass
@@ -419,8 +477,8 @@ class EvilThroughBytes(Evil):
         self.played.append(name)
         honest = {"header": header(), "content": encode(reply.content)}
         if name not in BYTES:
-            return reply_of(EVIL, honest | {"content": written(trick(dict(reply.content)))})
-        return reply_of(EVIL, trick(honest), self.limits(call))
+            return reply_of(self.client, honest | {"content": written(trick(dict(reply.content)))})
+        return reply_of(self.client, trick(honest), self.limits(call))
 
 
 def written(answer: Any) -> bytes:

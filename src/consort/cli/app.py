@@ -15,6 +15,7 @@ from consort.cli import (  # noqa: F401
     inspecting,
     running,
     site_keys,
+    site_study,
     tables,
     use,
 )

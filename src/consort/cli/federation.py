@@ -107,18 +107,24 @@ def client(
         typer.Option(metavar="NAMES", help="Tasks to use instead of those in client.toml: a,b"),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Take part only if the server runs exactly this recipe.")
+        str | None, typer.Option(help="Approve exactly this recipe, and take part in no other.")
     ] = None,
     passphrase_file: PassphraseFile = None,
     log: Log = LogStyle.text,
     log_file: LogFile = None,
 ) -> None:
-    """Take part in a federation with the data on this machine. Runs until Ctrl-C."""
+    """Take part in a federation with the data on this machine. Runs until Ctrl-C.
+
+    A study that is new waits until it is approved: see consort site approve.
+    """
     need_flower()
+    from consort.deployment.approval import Studies
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
     from consort.deployment.logs import logging_to
     from consort.deployment.participant import Participant
+    from consort.deployment.policy import Policy
+    from consort.deployment.site_log import SiteLog
     from consort.experiment.loading import load_recipe
     from consort.experiment.shipped import find_recipe
 
@@ -132,7 +138,17 @@ def client(
             typer.echo(f"{name}: {text}", err=True)
 
     agreed = load_recipe(find_recipe(recipe)) if recipe else None
-    participant = Participant(name, brings, data, credentials / "state", agreed, say)
+    participant = Participant(
+        name,
+        brings,
+        data,
+        credentials / "state",
+        agreed,
+        say,
+        Policy.read(credentials),
+        Studies.of(credentials),
+        SiteLog(credentials, opened.private_key),
+    )
     try:
         with logging_to(log_file, log is LogStyle.json):
             take_part(server, opened, participant, say)
@@ -146,7 +162,10 @@ def status(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the state of a federation. Lists its round, its clients and the latest events."""
+    """Show the state of a federation. Lists its round, its clients and the latest events.
+
+    The exit status is 1 if the server has died or stopped.
+    """
     from json import dumps
 
     from consort.cli.show_status import show_status
@@ -157,6 +176,8 @@ def status(
         typer.echo(dumps(table, indent=1))
     else:
         show_status(table)
+    if table["phase"].startswith(("dead", "stopped")):
+        raise typer.Exit(1)
 
 
 def check_address(text: str) -> None:

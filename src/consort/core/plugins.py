@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from consort.core.permission import check_permitted
 from consort.core.registry import did_you_mean, first_line, load_object
 from consort.errors import UsageError
 
@@ -107,7 +108,9 @@ def find(kind: str, name: str) -> Any:
 
     Raises:
         UsageError: If the name is unknown, or the object cannot be imported.
+        Refused: If somebody else asks for it who may not: see `consort.core.permission`.
     """
+    check_permitted(kind, name)
     if ":" in name:
         return load_object(name)
     if name not in entries(kind):

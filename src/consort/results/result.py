@@ -242,6 +242,16 @@ class Result:
         rounds = self._measured.graphs.get(Series(task, metric, split, model or self.reports), {})
         return dict(sorted(rounds[max(rounds)].items())) if rounds else {}
 
+    def frame(self) -> Any:
+        """All rows of the history as a data frame of pandas or polars, whichever is there.
+
+        Raises:
+            UsageError: Neither is installed.
+        """
+        from consort.results.frames import history_frame
+
+        return history_frame([self])
+
     def metric_names(self) -> list[str]:
         """What `value` can be asked for."""
         return list(values_of(self))

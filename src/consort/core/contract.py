@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from consort.core.known import Known, Part, check_kind
+from consort.core.known import Known, ModelPart, check_kind
 from consort.core.limits import LARGEST, LONGEST_NAME, Limits
 from consort.core.params import Params
 from consort.core.wire import FACTORS
@@ -95,7 +95,7 @@ class Model(Entry):
     def __init__(self, *roles: str, without: tuple[str, ...] = (), factors: bool = False) -> None:
         self.roles, self.without, self.factors = roles, without, factors
 
-    def part(self, known: Known) -> Part:
+    def part(self, known: Known) -> ModelPart:
         """The parameters that a client sends which is `known`."""
         return known.form.part(self.roles, self.without)
 
@@ -120,7 +120,7 @@ class Same(Entry):
     """
 
     def __init__(self, params: Params) -> None:
-        self.part = Part(params)
+        self.part = ModelPart(params)
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
         """Refuses parameters that differ in a name, a shape or a type."""
@@ -131,11 +131,11 @@ class Same(Entry):
         return _size_of(self.part)
 
 
-def _size_of(part: Part) -> Size:
+def _size_of(part: ModelPart) -> Size:
     return Size(part.data, len(part.names), part.text + len(FACTORS) * len(part.names))
 
 
-def _whole(sent: Params, part: Part, where: str, model: Params) -> Params:
+def _whole(sent: Params, part: ModelPart, where: str, model: Params) -> Params:
     """What was sent, with the model's own matrix in the place of factors, which are checked."""
     found = {}
     for name, tensor in sent.items():

@@ -67,7 +67,7 @@ class Plugin:
                     raise UsageError(f"{kind.name}: {name!r} must be at 'module:object': {place!r}")
 
 
-class Entry(NamedTuple):
+class Registered(NamedTuple):
     """The place of a name, and the package that brings it."""
 
     place: str
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
 
 @cache
-def entries(kind: str) -> dict[str, Entry]:
+def entries(kind: str) -> dict[str, Registered]:
     """All names of a kind, in alphabetical order.
 
     Args:
@@ -90,12 +90,12 @@ def entries(kind: str) -> dict[str, Entry]:
         UsageError: If a package's plug-in cannot be imported or is no `Plugin`, or two packages
             bring the same name.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, Registered] = {}
     for package, plugin in (*_built_in(), *_installed()):
         for name, place in getattr(plugin, kind).items():
             if name in found:
                 raise UsageError(_two_bring(kind, name, found[name].package, package))
-            found[name] = Entry(place, package)
+            found[name] = Registered(place, package)
     return dict(sorted(found.items()))
 
 

@@ -31,7 +31,7 @@ _MOST_WAITING = 100
 
 
 @dataclass(frozen=True)
-class Entry:
+class StudyEntry:
     """A study as its owner sees it."""
 
     hash: str
@@ -52,7 +52,7 @@ class Entry:
     """When the state changed, in seconds since 1970."""
 
     @classmethod
-    def of(cls, candidate: Candidate, named: Collection[tuple[str, str]]) -> Entry:
+    def of(cls, candidate: Candidate, named: Collection[tuple[str, str]]) -> StudyEntry:
         """The entry of a study.
 
         Args:
@@ -109,12 +109,12 @@ class Studies:
         """The studies of the client with these credentials."""
         return cls(credentials / "studies")
 
-    def all(self) -> list[Entry]:
+    def all(self) -> list[StudyEntry]:
         """All studies, the latest first."""
         found = [self._read(path) for path in self.folder.glob("*.json")]
         return sorted(found, key=lambda entry: -entry.time)
 
-    def check(self, entry: Entry, show: Callable[[str], Any]) -> None:
+    def check(self, entry: StudyEntry, show: Callable[[str], Any]) -> None:
         """Checks that the owner has approved of a study; one that is new is shown to him.
 
         Args:
@@ -137,7 +137,7 @@ class Studies:
         if state != "approved":
             raise Tellable(WAITING)
 
-    def decide(self, start: str, state: Literal["approved", "refused"]) -> Entry:
+    def decide(self, start: str, state: Literal["approved", "refused"]) -> StudyEntry:
         """Writes down what the owner says to a study.
 
         Args:
@@ -158,20 +158,20 @@ class Studies:
                 f"{len(found)} studies in {self.folder} begin with {start}: consort site studies "
                 "lists them"
             )
-        decided = Entry(**(vars(found[0]) | {"state": state, "time": time.time()}))
+        decided = StudyEntry(**(vars(found[0]) | {"state": state, "time": time.time()}))
         self._write(decided)
         return decided
 
     def _path(self, hash: str) -> Path:
         return self.folder / f"{hash}.json"
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: StudyEntry) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_file(self._path(entry.hash), json.dumps(vars(entry), indent=1).encode(), durable=True)
 
-    def _read(self, path: Path) -> Entry:
+    def _read(self, path: Path) -> StudyEntry:
         try:
-            entry = Entry(**json.loads(path.read_text("utf-8")))
+            entry = StudyEntry(**json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise Failure(f"{path} is damaged: delete it, and approve the study again") from error
         if path.stem != entry.hash:

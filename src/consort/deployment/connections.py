@@ -25,7 +25,7 @@ _PIECE, _BLOCK = 16 << 10, 256 << 10  # bytes that are read and written at a tim
 
 
 @dataclass(frozen=True)
-class Limits:
+class PortLimits:
     """How many connections there may be."""
 
     strangers: int = 2048
@@ -109,7 +109,7 @@ class Connections:
         listeners: Sequence[socket.socket],
         context: ssl.SSLContext,
         serve: Serve,
-        limits: Limits = Limits(),
+        limits: PortLimits = PortLimits(),
     ) -> None:
         self.listeners, self.context, self.serve, self.limits = listeners, context, serve, limits
         self.strangers: dict[Connection, None] = {}

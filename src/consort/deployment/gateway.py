@@ -17,9 +17,9 @@ import h11
 import httpx
 
 from consort.deployment.authentication import Admissions, Authentication, NotAuthenticated
-from consort.deployment.connections import Connection, Connections, Limits, listening
+from consort.deployment.connections import Connection, Connections, PortLimits, listening
 from consort.deployment.credentials import ServerCredentials
-from consort.deployment.http_connection import Answer, Exchange, Refusal
+from consort.deployment.http_connection import HttpAnswer, HttpExchange, Refusal
 from consort.deployment.link.fleet import (
     KEY,
     LARGEST,
@@ -65,7 +65,7 @@ class Gateway:
         seen: Callable[[str], Any] = lambda _: None,
         report: Callable[[str], Any] = lambda _: None,
         refused: Callable[[str], Any] = lambda _: None,
-        limits: Limits = Limits(),
+        limits: PortLimits = PortLimits(),
     ) -> None:
         self.listen, self.behind, self.authority = listen, behind, authority
         self.credentials, self.seen, self.report = credentials, seen, report
@@ -149,7 +149,7 @@ class Gateway:
 
     async def _serve(self, connection: Connection) -> None:
         """Answers the requests of a connection; the first that is refused is the last."""
-        exchange = Exchange(connection)
+        exchange = HttpExchange(connection)
         while True:
             try:
                 request = await exchange.next_request()
@@ -165,8 +165,8 @@ class Gateway:
                 return
 
     async def _answer(
-        self, connection: Connection, exchange: Exchange, request: h11.Request
-    ) -> Answer:
+        self, connection: Connection, exchange: HttpExchange, request: h11.Request
+    ) -> HttpAnswer:
         path, headers = exchange.checked(request)
         if request.method != b"POST" or path not in LARGEST:
             raise Refusal(404, "not found")
@@ -211,7 +211,7 @@ class Gateway:
 
     async def _forward(
         self, client: str, path: str, sent: Mapping[bytes, bytes], body: bytes
-    ) -> Answer:
+    ) -> HttpAnswer:
         if path == PUSH_MESSAGES and not is_reply_of(self.nodes.get(client, -1), body):
             raise Refusal(403, "not a reply of this client")
         headers = [(b"content-type", _TYPE), (b"accept", _TYPE), *sent.items()]
@@ -220,4 +220,4 @@ class Gateway:
         except httpx.TransportError as error:
             raise Refusal(503, "unavailable") from error
         kind = answer.headers.get("content-type", "application/octet-stream")
-        return Answer(answer.status_code, kind.encode("latin-1"), answer.content)
+        return HttpAnswer(answer.status_code, kind.encode("latin-1"), answer.content)

@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """What is sent back."""
 
     status: int
@@ -41,7 +41,7 @@ class Answer:
     body: bytes
 
 
-class Exchange:
+class HttpExchange:
     """Requests and answers on one connection, one after the other.
 
     Args:
@@ -105,7 +105,7 @@ class Exchange:
                 body += event.data
         return bytes(body)
 
-    async def answer(self, answer: Answer) -> None:
+    async def answer(self, answer: HttpAnswer) -> None:
         """Sends an answer, and prepares for the next request."""
         headers = [(b"content-type", answer.kind), (b"content-length", b"%d" % len(answer.body))]
         await self._send(

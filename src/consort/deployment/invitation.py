@@ -9,7 +9,7 @@ from typing import Any
 
 from consort.core.permission import permitting
 from consort.core.validation import Table
-from consort.deployment.approval import WAITING, Entry, Studies
+from consort.deployment.approval import WAITING, Studies, StudyEntry
 from consort.deployment.enrolment import Candidate, Enrolment
 from consort.deployment.policy import Judge, Policy, own_names
 from consort.deployment.schema import Proposal
@@ -25,7 +25,7 @@ class Invitation:
 
     candidate: Candidate
     judge: Judge
-    entry: Entry
+    entry: StudyEntry
     """The study as its owner sees it."""
 
     @classmethod
@@ -59,7 +59,7 @@ class Invitation:
                 policy.check(study)
             candidate = Candidate.of(study, name, brings, data)
             policy.check_bytes(sum(candidate.sizes.values()), "the model")
-            return cls(candidate, judge, Entry.of(candidate, judge.named))
+            return cls(candidate, judge, StudyEntry.of(candidate, judge.named))
 
     @property
     def study(self) -> Study:

@@ -31,7 +31,7 @@ _LARGEST = 1_000_000  # of any other number in a recipe
 
 
 @dataclass(frozen=True)
-class Limits:
+class StudyLimits:
     """The most that a client does for a study."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -69,7 +69,7 @@ class Policy:
     """The ways of obfuscating images."""
     protections: list[str] | None = None
     """The protections; attacks, which are for simulations, only if they are listed."""
-    limits: Limits = field(default_factory=Limits)
+    limits: StudyLimits = field(default_factory=StudyLimits)
     """The most that the client does for a study."""
 
     @classmethod

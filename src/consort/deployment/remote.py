@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -33,6 +33,8 @@ Ask = Callable[[str, Mapping[str, Any] | None, int], Params]
 @dataclass(frozen=True, eq=False)
 class RemoteFederation(Federation):
     """A federation whose clients build the models; the server holds weights only."""
+
+    holds_data: ClassVar[bool] = False
 
     descriptions: Mapping[str, Description] = field(default_factory=dict)
     """What each client told about itself."""

@@ -64,6 +64,8 @@ def described(run: Run, folder: Path) -> dict[str, Any]:
     """
     path = folder / "run.json"
     if not path.exists():
+        if not run.federation.holds_data:
+            return {}  # the clients' data are elsewhere: the server that asked them describes it
         description = describe(run)
         write_file(path, json.dumps(description, indent=1).encode())
         return description

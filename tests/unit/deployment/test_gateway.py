@@ -13,7 +13,7 @@ import httpx
 from tests.gateways import PULL, PUSH, Front, front
 from tests.institutions import until
 
-from consort.deployment.connections import Limits
+from consort.deployment.connections import PortLimits
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_files_that_cannot_be_read_are_reported_and_stop_nobody(tmp_path: Path):
 
 
 def test_the_oldest_stranger_gives_way_and_clients_do_not(tmp_path: Path):
-    limits = Limits(strangers=3, of_peer=3, of_client=2)
+    limits = PortLimits(strangers=3, of_peer=3, of_client=2)
     with front(tmp_path, limits=limits) as door:
         client = door.connect()
         client.sendall(head(PULL, door.signed("a-0") | {"content-length": "0"}))
@@ -218,7 +218,7 @@ def open_files() -> int:
 
 
 def test_no_file_descriptor_is_lost(tmp_path: Path):
-    with front(tmp_path, limits=Limits(strangers=5, of_peer=5)) as door:
+    with front(tmp_path, limits=PortLimits(strangers=5, of_peer=5)) as door:
         door.post(door.signed("a-0"))
         before = open_files()
         for _ in range(10):

@@ -27,6 +27,7 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
+from tests.kept import kept_states
 from tests.proxies import Proxy
 from tests.unit.cli.command import measured, server_bytes
 
@@ -48,6 +49,8 @@ REPRESENTATIVE = ("ditto", "fml", "ifca", "fedper")
 """State on clients; a companion; other draws of the model; parts that never leave."""
 SECURED = "fedavg"
 OPTIONS = {"ifca": "clusters = 2", SECURED: "secure = {}"}
+UNKNOWN = {"recipe": {}, "algorithm": "x", "seed": 0, "version": "9.9", "digest": "0" * 32}
+"""A study that no client joins."""
 States = dict[str, bytes]
 
 
@@ -124,9 +127,10 @@ def far_and_near(
     assert measured(folder / "far") == measured(folder / "near")
     assert server_bytes(folder / "far") == server_bytes(folder / "near")
     session = Ledger.open(folder / "far" / "exchanges.json").session
+    near_states = kept_states(folder / "near" / "clients")
     homes = {client: deployment.institutions.folder / client / "state" for client in NAMES}
     return {
-        client: (states(home / session / client), states(folder / "near" / "clients" / client))
+        client: (kept_states(home / session)[client], near_states.get(client, {}))
         for client, home in homes.items()
     }
 
@@ -141,19 +145,15 @@ def test_so_they_do_under_masks_whose_keys_are_never_the_same(deployment, tmp_pa
     pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
     pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
     for far, near in far_and_near(SECURED, deployment, tmp_path).values():
-        assert far.keys() == near.keys() > {"2-0.state", "2-3.state"}
-        assert far["2-0.state"] != near["2-0.state"]  # keys are no function of the seed
-        assert far["2-3.state"] == near["2-3.state"]  # and at the end of a round they are forgotten
-
-
-def states(folder: Path) -> States:
-    return {path.name: path.read_bytes() for path in folder.glob("*.state")}
+        assert far.keys() == near.keys() > {"2-0", "2-3"}
+        assert far["2-0"] != near["2-0"]  # keys are no function of the seed
+        assert far["2-3"] == near["2-3"]  # and at the end of a round they are forgotten
 
 
 def test_a_client_behind_a_proxy_needs_nothing_but_the_proxy(deployment, tmp_path):
     """Its server has a name that only the proxy knows; its own processes talk without it."""
     engine = deployment.engine(tmp_path)
-    engine.study = {"recipe": {}, "algorithm": "x", "seed": 0, "version": "0", "digest": "0" * 32}
+    engine.study = UNKNOWN
     ((_, answer),) = engine.exchange({NAMES[-1]: ({"kind": "describe"}, {})})
     assert "header" in answer
     assert set(deployment.proxy.asked) == {f"CONNECT {HIDDEN}:{deployment.port}"}
@@ -161,9 +161,8 @@ def test_a_client_behind_a_proxy_needs_nothing_but_the_proxy(deployment, tmp_pat
 
 def test_what_is_said_is_never_heard_on_the_wire(deployment, tmp_path):
     marker = "THE-SECRET-OF-THIS-TEST"
-    study = {"recipe": {}, "algorithm": marker, "seed": 0, "version": marker, "digest": "0" * 32}
     engine = deployment.engine(tmp_path)
-    engine.study = study
+    engine.study = UNKNOWN | {"algorithm": marker, "version": marker}
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {"shared": marker.encode()})})
     assert marker in json.loads(answer["header"])["error"]  # it went there and came back
     assert len(deployment.wire.heard) > 10_000
@@ -242,7 +241,7 @@ def own_key(path: Path):
 
 def test_a_repeated_message_is_refused(deployment, tmp_path):
     engine = deployment.engine(tmp_path)
-    engine.study = {"recipe": {}, "algorithm": "x", "seed": 0, "version": "0", "digest": "0" * 32}
+    engine.study = UNKNOWN
     ask = {"b-0": ({"kind": "describe"}, {})}
     ((_, first),) = engine.exchange(ask)
     assert "this client has Consort" in json.loads(first["header"])["error"]

@@ -192,12 +192,14 @@ class Participant:
             raise Refused(f"the study has no round {call.round}")
         self._note("asked", about | {"down": bytes_by_role(tensors_in(payload))})
         host = self._hosted(enrolled, message.companion)
-        host.store.forget_after(self.name, message.counted)
+        host.store.go_back(self.name, message.counted)
         (reply,) = host.answer([call])
         if reply.error:
             cause = reply.error.__cause__ or reply.error
             cause.add_note(reply.error.traceback)
             raise cause
+        if not call.evaluation:
+            host.store.answered(self.name, call.stamp)
         return self._sent(reply.content, reply.seconds, reply.flops)
 
     def _sent(self, content: Payload, seconds: float = 0.0, flops: int = 0) -> Answer:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from consort.core.files import write_file
 from consort.core.limits import MESSAGE, Limits
 from consort.core.messages import Call, Reply, common_keys
+from consort.core.sealed import read_json, write_json
 from consort.core.wire import decode, encode
 from consort.engines.answer_header import read_answer_header
 from consort.engines.middleware import Absent, RefusedReply
@@ -99,10 +99,14 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Where it was left, or a new one."""
+        """Where it was left, or a new one.
+
+        Raises:
+            Failure: If the file is damaged.
+        """
         if not path.exists():
             return cls(path, secrets.token_hex(16))
-        written = json.loads(path.read_text())
+        written, _ = read_json(path)
         counted = {
             client: [(stamp[0], stamp[1]) for stamp in stamps]
             for client, stamps in written["counted"].items()
@@ -132,7 +136,7 @@ class Ledger:
             "counted": self.counted,
             "members": self.members,
         }
-        write_file(self.path, json.dumps(table).encode(), durable=True)
+        write_json(self.path, table)
 
 
 @dataclass

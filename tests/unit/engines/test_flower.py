@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.contract.helpers import Listener
 from tests.institutions import NAMES, STUDY, Institutions
+from tests.kept import kept_states
 from tests.letters import PostOffice, ask, engine_for, participants, run_with
 from tests.unit.cli.command import measured
 
@@ -45,11 +46,10 @@ def kept(folder: Path, engine: Flower, post: PostOffice) -> tuple[list[str], byt
     state = find_algorithm("ditto").state_type()
     last = files.load(max(folder.glob("round-*.ckpt")), {state.__name__: state})
     states = {
-        f"{name}/{path.name}": path.read_bytes()
+        name: kept_states(client.folder / engine.ledger.session)[name]
         for name, client in post.participants.items()
-        for path in (client.folder / engine.ledger.session / name).glob("*.state")
     }
-    assert states
+    assert all(states.values())
     return measured(folder), encode(last["server"]), states
 
 
@@ -243,7 +243,7 @@ def test_a_new_run_ends_the_memory_of_runs_that_are_long_over(recipe, tmp_path):
     over, *kept = sessions
     home = post.participants["a-0"].folder
     assert {path.name for path in home.iterdir()} == set(kept)
-    assert all(list((home / session / "a-0").glob("*.state")) for session in kept)
+    assert all(kept_states(home / session)["a-0"] for session in kept)
     assert (post.participants["b-0"].folder / over).is_dir()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from consort.deployment.keys import make_private
+from consort.core.files import make_folder
 
 _PR_SET_PDEATHSIG = 1
 
@@ -39,7 +39,7 @@ def start_program(
     Returns:
         The running process.
     """
-    make_private(log.parent)
+    make_folder(log.parent)
     log.touch(mode=0o600)
     with log.open("ab") as output:
         return subprocess.Popen(

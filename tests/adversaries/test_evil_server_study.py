@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+
+from consort.core.wire import encode
+from consort.domains.scenes.tasks.segmentation import Segmentation
+from consort.errors import ClientFailed, Failure, Tellable, UsageError
+from consort.models.registry import ModelSpec, build
 from tests.adversaries.evil_server import (
     CLIENT,
     SECRET,
@@ -24,11 +29,6 @@ from tests.adversaries.evil_server import (
     victim,
 )
 from tests.institutions import holdings
-
-from consort.core.wire import encode
-from consort.domains.scenes.tasks.segmentation import Segmentation
-from consort.errors import ClientFailed, Failure, Tellable, UsageError
-from consort.models.registry import ModelSpec, build
 
 PLACES = ("file", "relative", "module", "system", "own", "missing")
 

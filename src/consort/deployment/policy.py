@@ -21,6 +21,8 @@ from consort.core.permission import FILES
 from consort.core.plugins import entries
 from consort.core.registry import load_object
 from consort.core.validation import Table, checked
+from consort.deployment.counts import Counts
+from consort.deployment.privacy_ledger import PrivacyLimit
 from consort.deployment.study import Study
 from consort.errors import Refused, UsageError
 
@@ -71,6 +73,10 @@ class Policy:
     """The protections; attacks, which are for simulations, only if they are listed."""
     limits: StudyLimits = field(default_factory=StudyLimits)
     """The most that the client does for a study."""
+    privacy: PrivacyLimit | None = None
+    """The limit of the client's data over all runs; None for none."""
+    counts: Counts = field(default_factory=Counts)
+    """How exactly the client tells how many examples it has."""
 
     @classmethod
     def read(cls, folder: Path) -> Policy:

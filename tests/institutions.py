@@ -56,10 +56,14 @@ class Institutions:
     """A folder with the credentials of a server and of clients, and what clients bring."""
 
     def __init__(
-        self, folder: Path, names: Sequence[str] = NAMES, hosts: Sequence[str] = ("localhost",)
+        self,
+        folder: Path,
+        names: Sequence[str] = NAMES,
+        hosts: Sequence[str] = ("localhost",),
+        days: int = 2,
     ) -> None:
         self.folder = folder
-        self.server = ServerCredentials.create(folder / "server", list(hosts), 2)
+        self.server = ServerCredentials.create(folder / "server", list(hosts), days)
         self.environment = environment()
         for name in names:
             self.admit(name)
@@ -73,6 +77,7 @@ class Institutions:
         data.mkdir()
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in holdings(name).items())
         (data / "client.toml").write_text("[data]\n" + text)
+        (made.folder / "policy.toml").write_text('approve = "listed"\n')
         return made
 
     def start(

@@ -29,6 +29,7 @@ from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, grou
 from tests.kept import kept_states
 from tests.unit.cli.command import measured, server_bytes
 
+from consort.deployment.keys import read_key
 from consort.deployment.server import FederationServer
 from consort.deployment.stack import FlowerStack
 from consort.engines.flower import Flower, Ledger
@@ -44,6 +45,8 @@ REPRESENTATIVE = ("ditto", "fml", "ifca", "fedper")
 """State on clients; a companion; other draws of the model; parts that never leave."""
 SECURED = "fedavg"
 OPTIONS = {"ifca": "clusters = 2", SECURED: "secure = {}"}
+UNKNOWN = {"recipe": {}, "algorithm": "x", "seed": 0, "version": "9.9", "digest": "0" * 32}
+"""A study that no client joins."""
 States = dict[str, bytes]
 
 
@@ -60,7 +63,12 @@ class Deployment:
 
     def engine(self, folder: Path, deadline: float = 300) -> Flower:
         return Flower(
-            self.stack.grid, self.stack.nodes, {}, Ledger.open(folder / "exchanges.json"), deadline
+            self.stack.grid,
+            self.stack.nodes,
+            {},
+            Ledger.open(folder / "exchanges.json"),
+            deadline,
+            envelopes=self.stack.envelopes,
         )
 
 
@@ -136,9 +144,8 @@ def test_so_they_do_under_masks_whose_keys_are_never_the_same(deployment, tmp_pa
 
 def test_what_is_said_is_never_heard_on_the_wire(deployment, tmp_path):
     marker = "THE-SECRET-OF-THIS-TEST"
-    study = {"recipe": {}, "algorithm": marker, "seed": 0, "version": marker, "digest": ""}
     engine = deployment.engine(tmp_path)
-    engine.study = study
+    engine.study = UNKNOWN | {"algorithm": marker, "version": marker}
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {"shared": marker.encode()})})
     assert marker in json.loads(answer["header"])["error"]  # it went there and came back
     assert len(deployment.wire.heard) > 10_000
@@ -198,16 +205,26 @@ def test_a_key_that_was_not_admitted_is_refused(deployment):
             assert answer.status_code == 401
 
 
-def own_key(path: Path):
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+def test_what_flower_writes_is_for_its_owner_only(deployment):
+    """Above all superlink.db, which contains every message."""
+    places = [deployment.stack.link.folder]
+    places += [deployment.institutions.folder / name / "state" for name in NAMES]
+    written = [path for place in places for path in place.rglob("*")]
+    assert {"superlink.db", "superlink.log", "supernode.log", "executor.secret"} <= {
+        path.name for path in written
+    }
+    for path in (*places, *written):
+        assert path.is_socket() or not path.stat().st_mode & 0o077, path
 
-    key = load_ssh_private_key(path.read_bytes(), None)
+
+def own_key(path: Path):
+    key = read_key(path)
     return key, key.public_key()
 
 
 def test_a_repeated_message_is_refused(deployment, tmp_path):
     engine = deployment.engine(tmp_path)
-    engine.study = {"recipe": {}, "algorithm": "", "seed": 0, "version": "", "digest": ""}
+    engine.study = UNKNOWN
     ask = {"b-0": ({"kind": "describe"}, {})}
     ((_, first),) = engine.exchange(ask)
     assert "this client has Consort" in json.loads(first["header"])["error"]

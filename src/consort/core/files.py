@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from consort.core.limits import OWN
 from consort.errors import Failure, Refused, UsageError
 
 _DIGEST = 16
@@ -203,7 +204,7 @@ def load(path: Path, records: Mapping[str, type] = {}) -> Any:
     from consort.core.wire import decode
 
     try:
-        return decode(read_checked(path), records)
+        return decode(read_checked(path), records, OWN)
     except Refused as error:
         raise Failure(
             f"{path} cannot be read ({error}): it comes from another version of the algorithm"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from consort.core.limits import LONGEST_NAME
 from consort.core.params import Params, mean
 from consort.core.wire import NamedTensor, tensors_in
-from consort.errors import ClientFailed, NoReplies
+from consort.errors import ClientFailed, NoReplies, Refused
 
 Payload = dict[str, Any]
 """The content of a call or a reply: names with tensors, `Params`, numbers, text, lists and dicts.
@@ -33,6 +35,10 @@ EVALUATION = "test"
 """The client method that evaluates; all others train."""
 Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
 """Averages `Params` with optional weights, as `consort.core.params.mean` does."""
+
+_CLIENT = re.compile(r"[\w-][\w.-]*")
+_METHOD = re.compile(r"[A-Za-z_]\w*(\.\w+)?", re.ASCII)
+_LAST = 10**9  # round, step or turn
 
 _average: ContextVar[Average] = ContextVar("average", default=mean)
 
@@ -87,10 +93,22 @@ class Call:
         """Restores a call.
 
         Args:
-            header: What `header` returned.
+            header: What `header` returned, or what a stranger sent in its place.
             payload: The payload of the call.
+
+        Raises:
+            Refused: If the header is of another form: it decides about the names of files.
         """
-        client, method, round_, step, turn = header
+        if not isinstance(header, list | tuple) or len(header) != 5:
+            raise Refused("the header of a call has five entries")
+        client, method, *numbers = header
+        if not _is_name(client, _CLIENT) or not _is_name(method, _METHOD):
+            raise Refused("the header of a call has an impossible name of a client or a method")
+        if not all(type(number) is int and 0 <= number <= _LAST for number in numbers):
+            raise Refused("the header of a call has a number that is not whole or out of range")
+        round_, step, turn = numbers
+        if round_ < 1:
+            raise Refused("the header of a call names round 0, but rounds are counted from 1")
         return cls(client, method, round_, step, turn, payload)
 
 
@@ -113,6 +131,11 @@ class Reply:
     def tensors(self) -> list[NamedTensor]:
         """The tensors of the content, as `tensors_in` finds them."""
         return tensors_in(self.content)
+
+
+def _is_name(name: object, pattern: re.Pattern[str]) -> bool:
+    short = isinstance(name, str) and len(name) <= LONGEST_NAME
+    return short and bool(pattern.fullmatch(str(name)))
 
 
 def common_keys(calls: Sequence[Call]) -> set[str]:

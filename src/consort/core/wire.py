@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors import torch as safetensors
-from torch import Tensor
+from torch import Tensor, dtype
 
+from consort.core.limits import MESSAGE, OWN, Limits, read_json
+from consort.core.packing import pack, unpack, unsendable
 from consort.core.params import Params
 from consort.errors import Refused
 
@@ -23,78 +24,23 @@ Shapes = Mapping[str, tuple[int, ...]]
 """The shape of each parameter of a model."""
 FACTORS = "/factors"
 """Ends the name of a parameter that is sent as the factors of a low-rank product."""
-
-
-def pack(value: Any, tensors: list[Tensor], known: dict[int, int] | None = None) -> Any:
-    """Turns a value into JSON values and a list of tensors; the inverse is `unpack`.
-
-    Args:
-        value: Tensors, `Params`, numbers, text, None, and lists, tuples, dicts and dataclasses of
-            these.
-        tensors: The tensors of `value` are appended to this list.
-        known: Positions in `tensors` by the id of the tensor. If given, a tensor that occurs in
-            several `Params` is appended once, which is safe because `Params` are never changed in
-            place.
-
-    Returns:
-        The value as JSON values, with the position in `tensors` in place of each tensor.
-
-    Raises:
-        Refused: If the value holds something else.
-    """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Tensor):
-        tensors.append(value.detach())
-        return {"tensor": len(tensors) - 1}
-    if isinstance(value, Params):
-        return {"params": [[name, _place(t, tensors, known)] for name, t in value.items()]}
-    if isinstance(value, Mapping):
-        return {"map": [[_key(k), pack(v, tensors, known)] for k, v in value.items()]}
-    if isinstance(value, list):
-        return [pack(item, tensors, known) for item in value]
-    if isinstance(value, tuple):
-        return {"tuple": [pack(item, tensors, known) for item in value]}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        entries = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return {"record": type(value).__name__, "fields": pack(entries, tensors, known)}
-    raise _unsendable(value)
-
-
-def _place(tensor: Tensor, tensors: list[Tensor], known: dict[int, int] | None) -> int:
-    place = len(tensors) if known is None else known.setdefault(id(tensor), len(tensors))
-    if place == len(tensors):
-        tensors.append(tensor.detach())
-    return place
-
-
-def unpack(skeleton: Any, tensors: Sequence[Tensor], records: Mapping[str, type] = {}) -> Any:
-    """Restores a value from what `pack` made of it.
-
-    Args:
-        skeleton: The JSON values that `pack` returned.
-        tensors: The tensors that `pack` appended.
-        records: The dataclasses that may occur, by name; no others are created.
-
-    Raises:
-        Refused: If the skeleton holds something else.
-    """
-    if isinstance(skeleton, list):
-        return [unpack(item, tensors, records) for item in skeleton]
-    if not isinstance(skeleton, dict):
-        return skeleton
-    match skeleton:
-        case {"tensor": int(index)}:
-            return tensors[index]
-        case {"params": list(entries)}:
-            return Params({name: tensors[index] for name, index in entries})
-        case {"map": list(entries)}:
-            return {key: unpack(value, tensors, records) for key, value in entries}
-        case {"tuple": list(items)}:
-            return tuple(unpack(item, tensors, records) for item in items)
-        case {"record": str(name), "fields": entries} if name in records:
-            return records[name](**unpack(entries, tensors, records))
-    raise Refused("a message holds something that is neither a tensor nor a plain value")
+Place = tuple[dtype, list[int], int, int]
+"""The type and shape of a tensor, and its first byte and the one after its last."""
+_TYPES = {
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""The types that tensors can have in a message, by their names in the format."""
+_MOST_NUMBERS = 1 << 48
+_SHORT = 1e18  # a norm below it is not rounded, so all numbers are finite
 
 
 def encode(value: Any, once: bool = False) -> bytes:
@@ -117,30 +63,74 @@ def encode(value: Any, once: bool = False) -> bytes:
     return safetensors.save(named, metadata={"consort": skeleton})
 
 
-def decode(data: bytes, records: Mapping[str, type] = {}) -> Any:
+def decode(data: bytes, records: Mapping[str, type] = {}, limits: Limits = MESSAGE) -> Any:
     """Restores a value from what `encode` made of it.
 
     Args:
         data: The bytes that `encode` returned.
         records: The dataclasses that may occur, by name; no others are created.
+        limits: What the message may contain; sizes are checked before anything is decoded.
 
     Raises:
-        Refused: If the bytes are damaged, or hold something else.
+        Refused: If the bytes are damaged, hold something else, or more than the limits allow.
     """
+    if len(data) > limits.bytes:
+        raise Refused(f"the message has {len(data)} bytes, more than {limits.bytes}")
     try:
-        (length,) = struct.unpack_from("<Q", data)
-        skeleton = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["consort"])
-        named = safetensors.load(data)
-        return unpack(skeleton, [named[str(index)] for index in range(len(named))], records)
-    except (
-        SafetensorError,
-        ValueError,
-        LookupError,
-        TypeError,
-        RecursionError,
-        struct.error,
-    ) as error:
+        start, header = _header(data, limits)
+        skeleton = read_json(header.pop("__metadata__")["consort"].encode(), limits)
+        places = _places(header, len(data) - start, limits)
+        tensors = [_tensor(data, start, *place) for place in places]
+        return unpack(skeleton, tensors, records, limits)
+    except (ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
         raise Refused(f"the message is damaged ({type(error).__name__})") from error
+
+
+def _header(data: bytes, limits: Limits) -> tuple[int, dict[str, Any]]:
+    """Where the tensors begin, and the table before them."""
+    (length,) = struct.unpack_from("<Q", data)
+    if length > len(data) - 8:
+        raise Refused("the message is damaged: it ends within its header")
+    header: dict[str, Any] = read_json(memoryview(data)[8 : 8 + length], limits)
+    return 8 + length, header
+
+
+def _places(table: Mapping[str, Any], size: int, limits: Limits) -> list[Place]:
+    """The type, shape, beginning and end of every tensor, which together fill all bytes."""
+    if len(table) > limits.tensors:
+        raise Refused(f"the message has {len(table)} tensors, more than {limits.tensors}")
+    places = [_place_of(**table[str(index)]) for index in range(len(table))]
+    end = 0
+    for _, _, begin, after in sorted(places, key=lambda place: place[2:]):
+        if begin != end:
+            raise Refused("the tensors of the message overlap, or leave bytes between them")
+        end = after
+    if end != size:
+        raise Refused(f"the tensors of the message take {end} bytes, but it has {size}")
+    return places
+
+
+def _place_of(dtype: str, shape: list[int], data_offsets: list[int]) -> Place:
+    begin, end = data_offsets
+    if dtype not in _TYPES:
+        raise Refused(f"a tensor has the type {str(dtype)[:20]}, which cannot be sent")
+    kind = _TYPES[dtype]
+    whole = [type(number) is int and number >= 0 for number in (*shape, begin, end)]
+    if not all(whole) or math.prod(max(length, 1) for length in shape) > _MOST_NUMBERS:
+        raise Refused("a tensor has an impossible shape")
+    if end - begin != math.prod(shape) * kind.itemsize:
+        raise Refused("the bytes of a tensor are more or fewer than its shape needs")
+    return kind, shape, begin, end
+
+
+def _tensor(data: bytes, start: int, kind: dtype, shape: list[int], begin: int, end: int) -> Tensor:
+    """One tensor, copied out of the message into memory of its own."""
+    flat = torch.empty(math.prod(shape), dtype=kind)
+    raw = np.frombuffer(data, np.uint8, end - begin, start + begin)
+    if kind is torch.bool and raw.size and raw.max() > 1:
+        raise Refused("a tensor of truth values has others than 0 and 1")
+    flat.view(torch.uint8).numpy()[:] = raw
+    return flat.view(shape)
 
 
 def tensors_in(value: Any) -> list[NamedTensor]:
@@ -153,23 +143,22 @@ def tensors_in(value: Any) -> list[NamedTensor]:
         Refused: If the payload holds something that is neither a tensor nor a plain value.
     """
     found: list[NamedTensor] = []
-    _collect(value, found)
+    _collect(value, found, 0)
     return found
 
 
-def _collect(value: Any, found: list[NamedTensor]) -> None:
+def _collect(value: Any, found: list[NamedTensor], depth: int) -> None:
     if isinstance(value, Params):
         found += value.items()
     elif isinstance(value, Tensor):
         found.append(("", value))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _collect(item, found)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _collect(item, found)
+    elif isinstance(value, Mapping | list | tuple):
+        if depth >= OWN.depth:
+            raise Refused("the payload is nested too deeply")
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _collect(item, found, depth + 1)
     elif value is not None and not isinstance(value, bool | int | float | str):
-        raise _unsendable(value)
+        raise unsendable(value)
 
 
 def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -196,7 +185,7 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
             floating.append((name, tensor))
         elif name:
             raise Refused(f"parameter {name!r} has type {tensor.dtype}, expected floating point")
-    _check_finite(floating)
+    check_finite(floating)
 
 
 def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...] | None:
@@ -208,21 +197,24 @@ def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...
     return *tensor.shape[:1], shape[0] + math.prod(shape[1:])
 
 
-def _check_finite(tensors: Sequence[tuple[str, Tensor]]) -> None:
-    """Sums up everything first; only if the sum is not finite, each tensor is looked at."""
-    lengths = torch._foreach_norm([tensor for _, tensor in tensors], 1) if tensors else ()
-    if math.isfinite(sum(float(length) for length in lengths)):
-        return
-    for name, tensor in tensors:
+def check_finite(tensors: Sequence[NamedTensor], largest: float = math.inf) -> None:
+    """Checks the numbers in floating-point tensors.
+
+    The norm of each tensor is computed first, which is quick; only if one is too large, all of its
+    numbers are looked at.
+
+    Args:
+        tensors: The tensors, with names where they are parameters.
+        largest: The largest absolute value.
+
+    Raises:
+        Refused: If a number is NaN, infinite or too large.
+    """
+    lengths = torch._foreach_norm([tensor for _, tensor in tensors]) if tensors else ()
+    for (name, tensor), length in zip(tensors, lengths, strict=True):
+        if float(length) <= min(largest, _SHORT):
+            continue
         if not bool(torch.isfinite(tensor).all()):
             raise Refused(f"{name or 'a tensor'} holds NaN or infinite values")
-
-
-def _unsendable(value: Any) -> Refused:
-    return Refused(f"a {type(value).__name__} cannot be sent: use tensors, numbers, text, lists")
-
-
-def _key(key: Any) -> str | int:
-    if isinstance(key, str | int):
-        return key
-    raise Refused(f"a key of type {type(key).__name__} cannot be sent: use text or whole numbers")
+        if tensor.abs().max() > largest:
+            raise Refused(f"{name or 'a tensor'} holds values beyond {largest:g}")

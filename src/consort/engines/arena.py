@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from consort.core.wire import pack, unpack
+from consort.core.packing import pack, unpack
 from consort.errors import Failure
 
 _NORESERVE = 0x4000  # Linux: pages cost nothing until they are written

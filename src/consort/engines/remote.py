@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import consort
+from consort.core.limits import OWN
 from consort.core.messages import State
 from consort.core.registry import load_object
 from consort.core.wire import decode, encode
@@ -46,7 +47,7 @@ def write_order(chunk: Chunk, delivery: int, common: set[str], store: StateStore
 
 def read_answers(data: bytes) -> list[Answer]:
     """What came back for a chunk."""
-    return [(reply_of(*answer), _as_bytes(state)) for *answer, state in decode(data)]
+    return [(reply_of(*answer), _as_bytes(state)) for *answer, state in decode(data, limits=OWN)]
 
 
 class FarSide:
@@ -70,11 +71,11 @@ class FarSide:
         """Answers a chunk of calls; `shared` is what all of a delivery have in common."""
         if self._responder is None:
             raise Failure("the far side was asked before it was prepared")
-        content = decode(order)
+        content = decode(order, limits=OWN)
         clients = [header[0] for header in content["calls"]]
         self._store.arrived = dict(zip(clients, map(_as_bytes, content["states"]), strict=True))
         self._store.leaving = {}
-        answers = self._responder.answer(content, lambda: dict(decode(shared)))
+        answers = self._responder.answer(content, lambda: dict(decode(shared, limits=OWN)))
         return encode([[content, rest, self._leaving(rest[0])] for content, rest in answers])
 
     def _build(self, plan: dict[str, Any]) -> ClientHost:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from consort.core.files import sync_file, sync_folder
+from consort.core.limits import OWN
 from consort.core.messages import State
 from consort.core.sealed import EMPTY, Journal, Mark
 from consort.core.wire import decode, encode
@@ -61,7 +62,7 @@ class StateStore:
             Failure: If the state is missing or damaged.
         """
         data = self.read(client, before)
-        state: State = decode(data) if data else {}
+        state: State = decode(data, limits=OWN) if data else {}
         return state
 
     def read(self, client: str, before: Stamp) -> bytes:

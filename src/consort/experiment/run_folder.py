@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-import consort
 from consort.core.sealed import write_json
 from consort.data.partition import Share, fingerprint, load_partition, save_partition
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
 from consort.run.checkpoints import Checkpoints
+from consort.run.description import PYTHON, environment
 from consort.run.folder import FORMAT, read_description
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
@@ -36,24 +32,6 @@ def about_run(recipe: Recipe, name: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "rounds": recipe.run.rounds,
         "environment": environment(),
-    }
-
-
-def environment() -> dict[str, Any]:
-    """What a reader needs to judge timings and to repeat a run."""
-    cpu = ""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = lines[0].partition(":")[2].strip() if lines else ""
-    return {
-        "consort": consort.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu": cpu,
-        "cores": os.cpu_count(),
     }
 
 
@@ -100,6 +78,7 @@ def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, A
     if not path.exists():
         return {}
     written = read_description(folder)
+    refuse_python(folder, written)
     filled = _filled_in(written["recipe"], str(path))
     before, now = _decisive(written | {"recipe": filled}), _decisive(description)
     for key in _DECIDES:
@@ -108,6 +87,23 @@ def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, A
                 f"{folder} holds a run with another {key}: choose another --out, or delete it"
             )
     return written
+
+
+def refuse_python(folder: Path, about: Mapping[str, Any]) -> None:
+    """Refuses a run whose clients no recipe describes.
+
+    Args:
+        folder: The folder of the run.
+        about: What its `run.json` says.
+
+    Raises:
+        UsageError: The run was made in Python.
+    """
+    if about.get("made") == PYTHON:
+        raise UsageError(
+            f"{folder} was made in Python: its clients are known only there; make the same run "
+            "again in Python (finished rounds cost nothing), and use it in place of the folder"
+        )
 
 
 def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:

@@ -33,19 +33,19 @@ class TrainedModel:
     """The content of the run's `run.json`."""
 
 
-def trained_model(folder: Path, client: str) -> TrainedModel:
+def trained_model(where: Path | Run, client: str) -> TrainedModel:
     """Restores the model of a client.
 
     Args:
-        folder: The folder of a run.
+        where: The folder of a run; or the run itself, if it was made in Python.
         client: The name of the client.
 
     Raises:
         UsageError: If the run has no such client.
         Failure: If no round is finished, or the run is from an older version.
     """
-    opened = open_run(folder)
-    about = opened.about
+    opened = open_run(where)
+    folder, about = opened.folder, opened.about
     if client not in about["clients"]:
         raise UsageError(f"{folder} has no client {did_you_mean(client, about['clients'])}")
     if "scan" not in about["clients"][client]:
@@ -57,6 +57,25 @@ def trained_model(folder: Path, client: str) -> TrainedModel:
             f"{folder}: no round is finished yet; continue with `consort resume {folder}`"
         )
     return TrainedModel(client, found.model, run.federation.data(client), found.round, about)
+
+
+def load_model(where: Path | str | Run, client: str) -> MultiTaskModel:
+    """A client's trained model, to be used in plain PyTorch: `model(inputs)["task"]`.
+
+    Args:
+        where: The folder of a run; or the run itself, if it was made in Python.
+        client: The name of the client.
+
+    Returns:
+        The model that the algorithm reports, after the last finished round, in evaluation mode. Its
+        outputs are a dictionary with one entry per task.
+
+    Raises:
+        UsageError: The run has no such client, or was made in Python and is not given.
+        Failure: No round is finished.
+    """
+    found = trained_model(Path(where) if isinstance(where, str) else where, client).model
+    return found.eval()
 
 
 class ReportedModel(NamedTuple):

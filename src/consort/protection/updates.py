@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from consort.core.messages import Payload
+from consort.core.packing import pack, unpack
 from consort.core.params import Params
-from consort.core.wire import pack, tensors_in, unpack
+from consort.core.wire import tensors_in
 
 Change = Callable[[Params], Params]
 """Computes another update from an update."""

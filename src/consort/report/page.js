@@ -10,7 +10,11 @@ function colourOf(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function template() {
+// The light colours of page.css, for pictures that go into documents.
+const PRINT = { "--line": "#dde3ea", "--ground": "#f5f7fa", "--accent": "#2f62c4", "--quiet": "#1c2430",
+  "--card": "#ffffff", "--text": "#1c2430" };
+
+function template(colourOf) {
   const axis = {
     gridcolor: colourOf("--line"),
     zerolinecolor: colourOf("--line"),
@@ -38,8 +42,31 @@ function draw(plot) {
   plot.place.setAttribute("data-drawn", "");
   const { data, layout } = plot.figure;
   const byMouse = matchMedia("(pointer: fine)").matches;
-  const settings = { dragmode: byMouse ? "zoom" : false, template: template() };
-  Plotly.react(plot.place, data, { ...layout, ...settings }, { displayModeBar: false, responsive: true });
+  const settings = { dragmode: byMouse ? "zoom" : false, template: template(colourOf) };
+  Plotly.react(plot.place, data, { ...layout, ...settings }, config(plot.place));
+}
+
+// Two buttons appear over a plot: its picture as SVG or PNG, on white whatever the page's colours.
+function config(place) {
+  const button = (format) => ({
+    name: `Download as ${format.toUpperCase()}`,
+    icon: Plotly.Icons.camera,
+    click: () => download(place, format),
+  });
+  return {
+    responsive: true,
+    displaylogo: false,
+    displayModeBar: "hover",
+    modeBarButtons: [[button("svg"), button("png")], ["zoom2d", "pan2d", "resetScale2d"]],
+  };
+}
+
+function download(place, format) {
+  const { data, layout } = plots.find((plot) => plot.place === place).figure;
+  const filename = place.getAttribute("aria-label").toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const onWhite = { ...layout, template: template((name) => PRINT[name]), paper_bgcolor: "white", plot_bgcolor: "white" };
+  const size = { width: place.clientWidth, height: place.clientHeight, scale: format === "png" ? 2 : 1 };
+  return Plotly.downloadImage({ data, layout: onWhite }, { format, filename, ...size });
 }
 
 // Pictures are drawn when they come near the window, so that long pages open at once.

@@ -16,6 +16,7 @@ from consort.core.algorithm import Algorithm, Clients
 from consort.core.engine import Engine
 from consort.core.messages import Call, Reply
 from consort.core.row import Row
+from consort.engines.answers import Answers
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked, Faulty, Metered, Policed
@@ -26,6 +27,7 @@ from consort.federation.federation import Federation
 from consort.federation.participation import cohort
 from consort.federation.protection import Setting
 from consort.run.checkpoints import Checkpoints
+from consort.run.description import described
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work
@@ -72,6 +74,10 @@ class Run:
     """Is told how the run proceeds."""
     engine: Callable[[ClientHost], Engine] | None = None
     """Starts the engine that delivers calls, in place of this process or of workers."""
+    name: str = ""
+    """The name of the algorithm in tables; if empty, that of its class or module."""
+    title: str = ""
+    """The title of the report."""
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
@@ -95,6 +101,7 @@ class Run:
         with ExitStack() as stack:
             if self.folder:
                 stack.enter_context(files.held(self.folder))
+                self.observer.described(described(self, self.folder))
             store = self._store(stack)
             if not self._restore(store):
                 self.server = self.algorithm.start(self.federation.roster)
@@ -228,7 +235,7 @@ class Run:
         engine = self._start_engine(host)
         stack.callback(engine.close)
         engine = Metered(engine, self._record)
-        engine = Checked(engine, host.federation.shapes)
+        engine = Checked(engine, Answers.sent(host.federation, host.algorithm))
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.observer.failed)
@@ -238,6 +245,11 @@ class Run:
         setting = Setting(self.federation, self.algorithm, self.observer.failed)
         for protection in self.federation.protections:
             engine = protection.server(engine, setting)
+        if any(protection.rewrites for protection in self.federation.protections):
+            table = self.algorithm.companion
+            federation = self.federation if table is None else self.federation.accompanied(table)
+            answers = Answers(federation.known, self.algorithm)
+            engine = Checked(engine, answers, self.observer.failed)
         return engine
 
     def _during_round(self) -> ExitStack:

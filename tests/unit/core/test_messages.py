@@ -18,9 +18,11 @@ from safetensors import torch as safetensors
 from torch import Tensor, nn
 
 from consort.core.algorithm import Clients, on_client
+from consort.core.limits import OWN
 from consort.core.messages import Call, Each, Replies
+from consort.core.packing import pack, unpack
 from consort.core.params import Params
-from consort.core.wire import check, decode, encode, pack, tensors_in, unpack
+from consort.core.wire import check, decode, encode, tensors_in
 from consort.engines.scripted import Scripted
 from consort.errors import NoReplies, Refused, UsageError
 
@@ -63,15 +65,16 @@ tensors = st.builds(
     st.integers(0, 100),
 )
 params = st.dictionaries(texts, tensors, max_size=3).map(Params)
+whole = st.integers(-(10**16), 10**17)
 leaves = (
-    st.none() | st.booleans() | st.integers() | st.floats() | texts | tensors | params
+    st.none() | st.booleans() | whole | st.floats() | texts | tensors | params
 )  # fmt: skip
 payloads = st.recursive(
     leaves,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
-        | st.dictionaries(texts | st.integers(), inner, max_size=3)
+        | st.dictionaries(texts | whole, inner, max_size=3)
         | st.builds(Note, texts, inner)
     ),
     max_leaves=8,
@@ -179,13 +182,13 @@ def test_a_tensor_of_several_params_is_written_once_and_read_as_one():
     value = {"a": one, "b": [one, {"c": other}]}
     data = encode(value, once=True)
     assert len(data) < 2 * big.nbytes
-    result = decode(data)
+    result = decode(data, limits=OWN)
     assert same(result, value)
     assert result["a"]["w"] is result["b"][1]["c"]["v"]
     assert encode(result, once=True) == data
     apart = {"a": one, "b": [Params({"w": big.clone(), "b": torch.ones(2)}), {"c": other}]}
     assert len(encode(apart, once=True)) > 2 * big.nbytes
-    assert same(decode(encode(apart, once=True)), value)
+    assert same(decode(encode(apart, once=True), limits=OWN), value)
     assert encode(apart) == encode(value)
 
 
@@ -483,3 +486,37 @@ def test_evaluate_asks_only_for_test_and_round_for_all_else(name, evaluation):
     clients = Clients(("a",), 1, 1, 0, Scripted(lambda _: {}), population=1, evaluation=evaluation)
     with pytest.raises(UsageError, match=f"asked for `{name}`"):
         clients.ask(on_client(method))
+
+
+# The header of a call
+
+HEADER = ["bank-1", "train", 3, 2, 0]
+
+
+def test_the_header_of_a_call_comes_back():
+    call = Call("bank-1", "secure.keys", 3, 2, 1, {"a": 1})
+    assert Call.from_header(call.header, call.payload) == call
+
+
+@pytest.mark.parametrize(("place", "value"), [
+    *[(place, name)
+      for place in (0, 1)
+      for name in (None, 3, "", ".", "..", "../x", "a/b", "a b", "a\n", "\ud800x", "x" * 201)],
+    *[(1, name) for name in ("a.b.c", "a..b", ".a", "tr\u00e4in", "a-b", "3a")],
+    *[(place, number)
+      for place in (2, 3, 4)
+      for number in (None, "1", "/../../x", 1.0, True, -1, 10**10, math.nan, [1])],
+    (2, 0),
+])  # fmt: skip
+def test_a_header_with_an_impossible_entry_is_refused(place, value):
+    Call.from_header(HEADER, {})
+    header = list(HEADER)
+    header[place] = value
+    with pytest.raises(Refused, match="header of a call"):
+        Call.from_header(header, {})
+
+
+@pytest.mark.parametrize("header", [None, 3, "bank", [], HEADER[:4], [*HEADER, 1], {"a": 1}])
+def test_a_header_of_another_form_is_refused(header):
+    with pytest.raises(Refused, match="five entries"):
+        Call.from_header(header, {})

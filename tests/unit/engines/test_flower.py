@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.contract.helpers import Listener
-from tests.institutions import NAMES, STUDY
+from tests.institutions import NAMES, STUDY, Institutions
 from tests.kept import kept_states
 from tests.letters import PostOffice, ask, engine_for, participants, run_with
 from tests.unit.cli.command import measured
@@ -20,6 +20,8 @@ from tests.unit.cli.command import measured
 from consort.algorithms.registry import find_algorithm
 from consort.core import files
 from consort.core.wire import encode
+from consort.deployment.credentials import ClientCredentials
+from consort.deployment.envelope import ClientEnvelopes, ServerEnvelopes
 from consort.engines.flower import Flower, Ledger, reply_of
 from consort.engines.middleware import Absent, RefusedReply
 from consort.errors import ClientFailed, Failure
@@ -141,7 +143,7 @@ def test_the_error_of_a_client_names_it(recipe, tmp_path):
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "nonsense"}, {})})
     error = reply_of("a-0", answer).error
     assert type(error) is ClientFailed
-    assert str(error) == "client a-0: unknown kind of message: 'nonsense'"
+    assert str(error).startswith("client a-0: the message is not valid: Input tag 'nonsense'")
 
 
 def test_a_ledger_goes_on_where_it_was(tmp_path):
@@ -298,7 +300,7 @@ def test_nothing_is_answered_after_the_deadline(recipe, tmp_path):
     engine = engine_for(recipe, "ditto", post, tmp_path)
     ask(engine, "a-0", kind="describe")
     weights = ask(engine, "a-0", kind="initial", companion=None, draw=0)["model"]
-    session = {"session": engine.ledger.session, "number": 99, "seconds": -1, "told": None}
+    session = {"session": engine.ledger.session, "number": 99, "seconds": 0, "told": None}
     session |= {"known": False}
     header = session | {
         "study": engine.study,
@@ -350,3 +352,77 @@ def test_a_damaged_record_of_exchanges_is_named(recipe, tmp_path):
     ledger.path.write_text(ledger.path.read_text().replace("3,", "2,"))
     with pytest.raises(Failure, match=r"exchanges\.json is damaged or was changed: start the run"):
         Ledger.open(ledger.path)
+
+
+def signed(recipe: Recipe, folder: Path, fate: Any) -> tuple[Flower, PostOffice]:
+    """Three clients and a server that sign what they send."""
+    institutions = Institutions(folder / "institutions")
+    post = PostOffice(participants(folder / "homes"), fate)
+    post.envelopes = {
+        name: ClientEnvelopes.of(ClientCredentials.open(institutions.folder / name, name))
+        for name in NAMES
+    }
+    engine = engine_for(recipe, "ditto", post, folder / "run")
+    engine.envelopes = ServerEnvelopes.of(institutions.server, institutions.server.admitted())
+    return engine, post
+
+
+def test_an_answer_of_another_client_is_refused_and_the_right_one_is_asked_again(recipe, tmp_path):
+    undisturbed = outcome(recipe, tmp_path / "1", PostOffice(participants(tmp_path / "homes-1")))
+    engine, post = signed(recipe, tmp_path, in_round_two("c-0", 2))
+    observer = Listener()
+    run_with(recipe, "ditto", engine, tmp_path / "run", observer).go()
+    assert kept(tmp_path / "run", engine, post) == undisturbed[:3]
+    assert not observer.failures
+    asked = [
+        header["call"][2] for name, header in post.headers if name == "b-0" and "call" in header
+    ]
+    assert asked == [1, 2, 2, 2, 3, 3]
+
+
+def test_a_client_in_whose_name_others_answer_is_given_up_in_the_end(recipe, tmp_path):
+    engine, _ = signed(recipe, tmp_path, in_round_two("c-0"))
+    observer = Listener()
+    run_with(recipe, "ditto", engine, tmp_path / "run", observer).go()
+    assert [type(error) for error in observer.failures] == [RefusedReply]
+    assert str(observer.failures[0]) == "client b-0: an answer is not signed by b-0"
+
+
+def test_an_answer_without_a_signature_is_refused(recipe, tmp_path):
+    engine, post = signed(recipe, tmp_path, lambda *_: "arrives")
+    post.envelopes.clear()
+    engine._look_again = 0.0
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
+    assert isinstance(answer, RefusedReply)
+    assert str(answer) == "client a-0: a message has no valid envelope"
+
+
+def test_a_client_that_is_admitted_again_during_an_exchange_is_asked_at_once(recipe, tmp_path):
+    """Its first message was under way when its admission was taken back: nobody answers that."""
+    post = PostOffice(participants(tmp_path), offline={"a-0"})
+    engine = engine_for(recipe, "ditto", post, tmp_path, deadline=60)
+    begun = time.monotonic()
+
+    def fate(client: str, header: dict[str, Any]) -> str:
+        return "late" if client == "b-0" and time.monotonic() < begun + 0.5 else "arrives"
+
+    def admitted(client: str) -> bool:
+        since = time.monotonic() - begun
+        if since > 1:
+            post.offline.clear()  # b-0's turn comes after that of a-0, who is late
+        return client != "b-0" or not 0.5 < since < 1
+
+    post.fate, engine.admitted = fate, admitted
+    answers = dict(engine.exchange({name: ({"kind": "describe"}, {}) for name in ("a-0", "b-0")}))
+    assert time.monotonic() - begun < 10
+    assert reply_of("b-0", answers["b-0"]).content["train"] > 0
+    assert sorted(name for name, _ in post.headers) == ["a-0", "b-0", "b-0"]
+
+
+def test_a_client_that_is_not_admitted_when_its_turn_comes_is_absent(recipe, tmp_path):
+    post = PostOffice(participants(tmp_path))
+    engine = engine_for(recipe, "ditto", post, tmp_path, deadline=60)
+    engine.admitted = lambda client: client != "a-0"
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
+    assert str(answer) == "client a-0: is no longer admitted"
+    assert not post.headers

@@ -15,7 +15,8 @@ from tests.unit.training.test_cohort import LOCAL, companies, federation, outcom
 from consort.algorithms.fedavg import FedAvg
 from consort.core.messages import Call
 from consort.core.sealed import write_json
-from consort.deployment.study import Enrolment, Study
+from consort.deployment.enrolment import Enrolment
+from consort.deployment.study import Study
 from consort.engines.choice import EngineChoice
 from consort.engines.host import ClientHost
 from consort.engines.states import StateStore

@@ -8,8 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from consort.deployment.keys import make_private
+
+_HERE = ("localhost", "127.0.0.1", "::1")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -21,29 +26,65 @@ def free_port() -> int:
 
 
 def start_program(
-    program: str, *arguments: str, log: Path, level: str = "INFO"
+    program: str, *arguments: str, log: Path, level: str = "INFO", inherited: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
-    """Starts a Python program that ends when this process ends.
+    """Starts a Python program that ends when this process ends; only its owner can read its files.
 
     Args:
         program: The source code to run.
         arguments: The command line arguments of the program.
         log: The file for its output.
         level: Flower's log level.
+        inherited: Open file descriptors that the program may use as well.
 
     Returns:
         The running process.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    make_private(log.parent)
+    log.touch(mode=0o600)
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-c", program, *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env=os.environ | {"FLWR_LOG_LEVEL": level},
+            env=os.environ | {"FLWR_LOG_LEVEL": level} | without_local_proxy(os.environ),
+            umask=0o077,
+            pass_fds=inherited,
             preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
+
+
+def without_local_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that keep connections within this machine away from a proxy.
+
+    Args:
+        environment: The variables of the user, whose other exceptions stay.
+    """
+    given = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    if given.strip() == "*":
+        return {}
+    exceptions = ",".join([*filter(None, given.split(",")), *_HERE])
+    return {"no_proxy": exceptions, "NO_PROXY": exceptions}
+
+
+@contextmanager
+def readable_once(data: bytes) -> Iterator[tuple[str, int]]:
+    """A secret as a file that a child process can read once, and that is never on a disk.
+
+    Args:
+        data: The secret, of a few kilobytes.
+
+    Yields:
+        The path, and the file descriptor that the child must inherit.
+    """
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, data)
+        os.close(writing)
+        yield f"/dev/fd/{reading}", reading
+    finally:
+        os.close(reading)
 
 
 def _die_with_parent() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Generator
 
 from consort.core.algorithm import Algorithm
+from consort.core.contract import Contract
 from consort.core.engine import Engine
 from consort.core.messages import Call, Payload, State
 from consort.errors import ClientFailed
+from consort.federation.site import Site
 from consort.training.steps import StepRule
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ class Request:
     """The random generator of this call; local training is the first to draw from it."""
     steps: StepRule | None = None
     """How local training takes its steps; None for the usual way."""
+    site: Site = field(default_factory=Site)
+    """What the client keeps to itself: secret randomness, one-time secrets, what it has spent."""
     flops: int = 0
     """The floating-point operations of the algorithm's method, if they are counted."""
 
@@ -88,6 +92,8 @@ class Protection:
     """Whether clients must be called one by one, because it needs their state or randomness."""
     rewrites: ClassVar[bool] = False
     """Whether clients send answers in another form, which the server half checks and restores."""
+    measures: ClassVar[Contract] = {}
+    """Numbers that its client half adds to the scores of evaluations, as `on_client` takes them."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

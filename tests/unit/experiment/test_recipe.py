@@ -431,5 +431,7 @@ def test_tables_in_python_are_checked_as_in_a_file():
     assert recipe.run == Schedule(3)
     assert recipe.partition == Cut(by="dirichlet", alpha=0.5)
     assert recipe.groups[0].count == 2
-    with pytest.raises(UsageError, match="unknown key run.roundz: 'roundz': did you mean 'rounds'"):
+    with pytest.raises(
+        UsageError, match=r"unknown key run\.roundz: 'roundz': did you mean 'rounds'"
+    ):
         Recipe(clients=2, run={"roundz": 3}, **given)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, inspecting, running, tables, use
+from consort.cli import federation, inspecting, running, tables, tune, use
 from consort.cli.demo import demo
 from consort.cli.site import site
 
@@ -45,6 +45,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     running.run,
     running.compare,
     running.resume,
+    tune.tune,
     federation.server,
     federation.client,
     federation.status,

@@ -24,6 +24,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from consort.core.algorithm import Algorithm
     from consort.core.clients import Clients, batchable, on_client
+    from consort.core.contract import Count, Model, Number, Whole
+    from consort.core.contract_groups import ByTask, Maybe, Optional, Several
     from consort.core.messages import Each, Payload, Replies
     from consort.core.params import Params
     from consort.core.roster import Roster
@@ -51,11 +53,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Algorithm": "core.algorithm",
+    "ByTask": "core.contract_groups",
     "Classification": "tasks",
     "Client": "training.client",
     "Clients": "core.clients",
     "Compute": "training.compute",
     "ConsortError": "errors",
+    "Count": "core.contract",
     "Dataset": "data.dataset",
     "Each": "core.messages",
     "Examples": "data.examples",
@@ -63,12 +67,16 @@ _HOMES = {
     "Federation": "federation.federation",
     "History": "run.history",
     "LocalTraining": "training.local",
+    "Maybe": "core.contract_groups",
     "Member": "federation.member",
     "Meter": "tasks",
+    "Model": "core.contract",
     "ModelSpec": "models.registry",
     "MultiTaskModel": "models.multitask",
+    "Number": "core.contract",
     "Observer": "run.observer",
     "Outcome": "interactive.outcome",
+    "Optional": "core.contract_groups",
     "Params": "core.params",
     "Payload": "core.messages",
     "Protection": "federation.protection",
@@ -77,9 +85,11 @@ _HOMES = {
     "Roster": "core.roster",
     "Run": "run.run",
     "Schedule": "run.schedule",
+    "Several": "core.contract_groups",
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",
+    "Whole": "core.contract",
     "batchable": "core.clients",
     "compare": "interactive.running",
     "load_model": "experiment.trained",
@@ -92,11 +102,13 @@ _HOMES = {
 
 __all__ = [
     "Algorithm",
+    "ByTask",
     "Classification",
     "Client",
     "Clients",
     "Compute",
     "ConsortError",
+    "Count",
     "Dataset",
     "Each",
     "Examples",
@@ -104,11 +116,15 @@ __all__ = [
     "Federation",
     "History",
     "LocalTraining",
+    "Maybe",
     "Member",
     "Meter",
+    "Model",
     "ModelSpec",
     "MultiTaskModel",
+    "Number",
     "Observer",
+    "Optional",
     "Outcome",
     "Params",
     "Payload",
@@ -118,9 +134,11 @@ __all__ = [
     "Roster",
     "Run",
     "Schedule",
+    "Several",
     "Splits",
     "Task",
     "UsageError",
+    "Whole",
     "batchable",
     "compare",
     "load_model",

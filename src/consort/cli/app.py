@@ -10,7 +10,16 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, inspecting, running, tables, tune, use
+from consort.cli import (  # noqa: F401
+    federation,
+    inspecting,
+    running,
+    site_keys,
+    site_study,
+    tables,
+    tune,
+    use,
+)
 from consort.cli.demo import demo
 from consort.cli.site import site
 

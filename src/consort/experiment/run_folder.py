@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from consort.core.files import write_file
+from consort.core.sealed import write_json
 from consort.data.partition import Share, fingerprint, load_partition, save_partition
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
@@ -56,15 +55,14 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     if path.exists():
         written = refuse_another_run(folder, description)
         if shares is not None:
-            _check_partition(folder / "partition.json", description["partition"])
-        if written["recipe"] != description["recipe"]:  # what only tells readers something
-            told = written | {key: description[key] for key in ("title", "recipe")}
-            write_file(path, json.dumps(told, indent=1).encode())
+            _check_partition(folder / "partition.json", description)
+        told = {key: description[key] for key in ("format", "title", "recipe")}
+        if any(written.get(key) != value for key, value in told.items()):
+            write_json(path, written | told)
         return
-    folder.mkdir(parents=True, exist_ok=True)
     if shares is not None:
         save_partition(folder / "partition.json", shares)
-    write_file(path, json.dumps(description, indent=1).encode())
+    write_json(path, description)
 
 
 def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +108,10 @@ def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
     return written_recipe(written, source).table
 
 
-def _check_partition(path: Path, expected: str) -> None:
-    if fingerprint(load_partition(path).values()) != expected:
+def _check_partition(path: Path, description: dict[str, Any]) -> None:
+    shares = load_partition(path)
+    same = fingerprint(shares.values()) == description["partition"]
+    if not same or shares.keys() != description["clients"].keys():
         raise Failure(f"{path} was changed since the run began")
 
 

@@ -15,7 +15,6 @@ from consort.data.examples import Splits
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Policed
-from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
 from consort.experiment.opening import open_run
 from consort.models.multitask import MultiTaskModel
@@ -123,7 +122,7 @@ def reported_model(run: Run, client: str, back: int = 0) -> ReportedModel | None
         run.algorithm,
         run.seed,
         run.schedule.rounds,
-        StateStore(run.folder and run.folder / "clients"),
+        run.states(saved),
         witness=lambda model, scores: seen.append((copy.deepcopy(model), scores)),
     )
     clients = Clients(

@@ -15,8 +15,7 @@ from consort.errors import Failure, UsageError
 from consort.results.measurements import Measurements, Notes, Series
 from consort.results.summary import Spread, mean, middle, spread
 from consort.results.values import values_of
-from consort.run.folder import read_description
-from consort.run.history import History
+from consort.run.folder import read_description, read_history
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
@@ -59,7 +58,7 @@ class Result:
     def load(cls, folder: Path) -> Result:
         """Reads a run's folder."""
         about = read_description(folder)
-        measured = Measurements(History(folder / "history.jsonl"))
+        measured = Measurements(read_history(folder))
         if not measured.scores:
             raise NoResults(
                 f"{folder}: no results yet; wait for the first evaluation, "

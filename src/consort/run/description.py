@@ -17,7 +17,7 @@ import torch
 from pydantic_core import to_jsonable_python
 
 import consort
-from consort.core.files import write_file
+from consort.core.sealed import write_json
 from consort.data.examples import Splits
 from consort.errors import UsageError
 from consort.models.registry import parameter_count
@@ -64,8 +64,10 @@ def described(run: Run, folder: Path) -> dict[str, Any]:
     """
     path = folder / "run.json"
     if not path.exists():
+        if not run.federation.holds_data:
+            return {}  # the clients' data are elsewhere: the server that asked them describes it
         description = describe(run)
-        write_file(path, json.dumps(description, indent=1).encode())
+        write_json(path, description)
         return description
     written = read_description(folder)
     if written.get("made") == PYTHON:  # a recipe's run was checked by those who prepared it
@@ -77,7 +79,7 @@ def described(run: Run, folder: Path) -> dict[str, Any]:
                 f"{folder} holds a run with another {key} ({before}, now {after}): choose another "
                 "folder, or delete it"
             )
-        write_file(path, json.dumps(written, indent=1).encode())
+        write_json(path, written)
     return written
 
 

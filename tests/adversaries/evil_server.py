@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
-from tests.institutions import STUDY, holdings
 
 from consort.core.wire import decode, encode
 from consort.deployment.participant import Participant
@@ -24,6 +23,7 @@ from consort.deployment.study import Study, digest
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Recipe
 from consort.experiment.tables import merged
+from tests.institutions import STUDY, holdings
 
 CLIENT = "a-0"
 SECRET = "THE-SECRET-OF-THE-CLIENT"

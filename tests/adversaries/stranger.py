@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
 from tests.gateways import PULL, signed
 from tests.institutions import ROOT, Institutions, environment, free_port
 

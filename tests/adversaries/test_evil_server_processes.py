@@ -10,15 +10,14 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedconsort[flower]'")
 
-from tests.adversaries.evil_server import CLIENT, House, forged, honest_recipe
-from tests.institutions import Institutions, free_port
-from tests.unit.cli.command import consort
-
 from consort.deployment.approval import WAITING, Studies
 from consort.deployment.site_log import read_lines
 from consort.deployment.stack import FlowerStack
 from consort.deployment.study import Study
 from consort.engines.flower import Flower, Ledger, reply_of
+from tests.adversaries.evil_server import CLIENT, House, forged, honest_recipe
+from tests.institutions import Institutions, free_port
+from tests.unit.cli.command import consort
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's deprecations
 

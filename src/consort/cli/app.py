@@ -22,6 +22,7 @@ from consort.cli import (  # noqa: F401
 )
 from consort.cli.demo import demo
 from consort.cli.site import site
+from consort.cli.site_privacy import privacy
 
 app = typer.Typer(
     help="Federated learning for heterogeneous clients: different data, models and tasks.",
@@ -69,4 +70,5 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 for _command in _COMMANDS:
     app.command(_command.__name__.rstrip("_"))(_command)
+site.command()(privacy)
 app.add_typer(site, name="site")

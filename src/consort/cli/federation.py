@@ -124,6 +124,8 @@ def client(
     from consort.deployment.logs import logging_to
     from consort.deployment.participant import Participant
     from consort.deployment.policy import Policy
+    from consort.deployment.privacy_ledger import FILE
+    from consort.deployment.site import Identity
     from consort.deployment.site_log import SiteLog
     from consort.experiment.loading import load_recipe
     from consort.experiment.shipped import find_recipe
@@ -148,6 +150,8 @@ def client(
         Policy.read(credentials),
         Studies.of(credentials),
         SiteLog(credentials, opened.private_key),
+        ledger=credentials / FILE,
+        identity=Identity.of(opened),
     )
     try:
         with logging_to(log_file, log is LogStyle.json):

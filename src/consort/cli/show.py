@@ -231,11 +231,15 @@ def _table(results: Sequence[Result], published: Sequence[Published]) -> Table:
 
 
 def _deltas(results: Sequence[Result]) -> str:
-    """The unit that epsilon protects, and the delta that belongs to it."""
-    tables = [table for result in results if (table := result.about.get("privacy"))]
-    found = {(table["level"], table["delta"]) for table in tables}
+    """The unit that epsilon protects, the delta that belongs to it, and where noise comes from."""
+    private = [result.about for result in results if result.about.get("privacy")]
+    if not private:
+        return ""
+    found = {(about["privacy"]["level"], about["privacy"]["delta"]) for about in private}
     kinds = " or ".join(f"{level} at δ = {delta:g}" for level, delta in sorted(found))
-    return f"; ε: privacy spent per {kinds}" if found else ""
+    secret = all(about.get("noise") == "secret" for about in private)
+    source = "secret, of the clients" if secret else "from the seed: a simulation"
+    return f"; ε: privacy spent per {kinds}; noise: {source}"
 
 
 _MOST_ROWS = 40

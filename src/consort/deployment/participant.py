@@ -17,13 +17,22 @@ from consort.core.messages import Call, Payload
 from consort.core.permission import permitting
 from consort.core.validation import Table
 from consort.core.wire import decode, encode, tensors_in
-from consort.deployment.answers import Answer, LastAnswer, Parts, digest_of
+from consort.deployment.answers import Answer, LastAnswer, Parts, question_digest
 from consort.deployment.approval import Studies
 from consort.deployment.enrolment import Enrolment
 from consort.deployment.invitation import Invitation
 from consort.deployment.logs import log, milliseconds
 from consort.deployment.policy import Policy
+from consort.deployment.privacy_ledger import (
+    FILE,
+    Account,
+    PrivacyLedger,
+    has_noise,
+    name_of_data,
+    refuse_without_noise,
+)
 from consort.deployment.schema import Ask, Describe, Initial, read_message
+from consort.deployment.site import Identity, OwnMachine
 from consort.deployment.site_log import SiteLog
 from consort.deployment.study import digest
 from consort.engines.host import ClientHost
@@ -57,6 +66,10 @@ class Participant:
     """What the owner said to studies; without it, he cannot be asked."""
     record: SiteLog | None = None
     """What was asked and answered."""
+    ledger: Path | None = None
+    """The file of the privacy ledger; by default one in `folder`."""
+    identity: Identity | None = None
+    """Signs what other clients rely on; `None` signs and checks nothing."""
     _session: str = field(default="", init=False)
     _invitation: Invitation | None = field(default=None, init=False)
     _enrolment: Enrolment | None = field(default=None, init=False)
@@ -94,7 +107,7 @@ class Participant:
         with permitting(invitation.judge):
             enrolled = self._enrol(invitation, message.told)
             if isinstance(message, Describe):
-                return self._sent(enrolled.description)
+                return self._sent(self._described(enrolled))
             if message.companion is not None:
                 self._accompany(invitation, message.companion)
             if isinstance(message, Initial):
@@ -144,7 +157,8 @@ class Participant:
             self.say(f"joined {study.algorithm}, seed {study.seed}, study {hash[:8]}")
             self._enrolment.recipe.compute.apply()
             log("joined", algorithm=study.algorithm, study=study.digest[:8])
-        if told is not None and told != digest(self._enrolment.description):
+        refuse_without_noise(self._enrolment.federation.protections, self.policy.privacy)
+        if told is not None and told != digest(self._described(self._enrolment)):
             raise Tellable(
                 "its data, model, tasks or training settings have changed since the run began"
             )
@@ -163,7 +177,7 @@ class Participant:
     ) -> Answer:
         """The answer to a call, or to the same call as before."""
         last = LastAnswer(self.folder / self._session / "last-answer")
-        question = digest_of(message, parts)
+        question = question_digest(message, parts)
         answer = last.to(question)
         if answer is None:
             answer = self._computed(enrolled, message, parts, about | {"question": question})
@@ -218,8 +232,23 @@ class Participant:
                 schedule.rounds,
                 StateStore(self.folder / self._session),
                 schedule.tuning_epochs,
+                site=self._site(enrolled),
             )
         return self._host
+
+    def _described(self, enrolled: Enrolment) -> dict[str, Any]:
+        """What the client tells about itself; its policy may make counts less exact."""
+        return self.policy.counts.description(enrolled.description)
+
+    def _site(self, enrolled: Enrolment) -> OwnMachine:
+        """What the client keeps to itself in this run; the ledger has an entry for it from now."""
+        limit = self.policy.privacy
+        file = Path(limit.ledger) if limit and limit.ledger else self.ledger or self.folder / FILE
+        data = (limit and limit.data) or name_of_data(self.brings, self.data)
+        account = Account(PrivacyLedger(file), data, self._session, limit)
+        noisy = has_noise(enrolled.federation.protections)
+        account.ledger.begin(data, self._session, enrolled.study.algorithm, noisy, limit)
+        return OwnMachine(self.folder / self._session, account, self.policy.counts, self.identity)
 
     def _failed(self, error: Exception, trace: str, about: dict[str, Any]) -> Answer:
         """Tells the server of an error: its text if it may be told, otherwise only its kind.

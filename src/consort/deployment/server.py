@@ -252,7 +252,7 @@ class FederationServer:
         tasks: dict[str, Any] = {}
         for about in told.values():
             tasks |= about["tasks"] | about.get("measured", {})
-        return about_run(self.recipe, self.name, self.seed) | {
+        return about_run(self.recipe, self.name, self.seed, noise="secret") | {
             "title": self.recipe.title,
             "recipe": self.recipe.table,
             "partition": digest(told)[:16],

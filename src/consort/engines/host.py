@@ -22,6 +22,7 @@ from consort.errors import ClientFailed, ConsortError, Failure, Refused
 from consort.federation.blueprint import Blueprint
 from consort.federation.federation import Federation
 from consort.federation.protection import Handler, Request, Setting
+from consort.federation.site import USES, Site
 from consort.models.multitask import MultiTaskModel
 from consort.training.client import Client, Witness
 from consort.training.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
@@ -42,6 +43,7 @@ class ClientHost:
         store: Where the clients' states are kept.
         tuning_epochs: If not 0, evaluation also scores models after so many epochs of fine-tuning.
         witness: Called with every model that a client scores, and with its scores.
+        site: What the clients keep to themselves; by default a simulated one.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ClientHost:
         store: StateStore,
         tuning_epochs: int = 0,
         witness: Witness | None = None,
+        site: Site | None = None,
     ) -> None:
         table = algorithm.companion
         self.federation = federation if table is None else federation.accompanied(table)
@@ -62,6 +65,7 @@ class ClientHost:
         self.store = store
         self.tuning_epochs = tuning_epochs
         self.witness = witness
+        self.site = site or Site()
         self._generator = Generator()
         self._seen: tuple[object, ...] = ()
 
@@ -180,12 +184,11 @@ class ClientHost:
         start = time.process_time()
         remembered = self.store.load(call.client, call.before)
         generator = self._generator.manual_seed(self._seed(call) + 1)
-        request = Request(call, dict(remembered), generator)
+        request = Request(call, dict(remembered), generator, site=self.site)
         content = self._handler(request)
         reply = Reply(call.client, content, None, time.process_time() - start, request.flops)
         self._keep_private(reply.tensors)
-        if not call.evaluation:
-            self._remember(call, request.state, remembered)
+        self._remember(call, request.state, remembered)
         return reply
 
     @cached_property
@@ -215,6 +218,7 @@ class ClientHost:
         request.flops = counter.flops
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
+        content = self.site.disclosed(content)
         self._keep_private(tensors_in(content))
         own = statistics(client.model) if client.model.batchnorm == "local" else {}
         if own:
@@ -270,7 +274,12 @@ class ClientHost:
         )
 
     def _remember(self, call: Call, state: State, remembered: State) -> None:
-        """Saves a client's state if an entry was added, removed or assigned to."""
+        """Saves a client's state if an entry was added, removed or assigned to.
+
+        Of an evaluation, only the uses of training data are saved.
+        """
+        if call.evaluation:
+            state = remembered | {key: state[key] for key in (USES,) if key in state}
         same = state.keys() == remembered.keys() and all(
             value is remembered[key] for key, value in state.items()
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +61,6 @@ def ready_run(
     seed = assembly.federation.seed
     description = assembly.description | about_run(recipe, name, seed)
     description |= {
-        **dict.fromkeys(("privacy", "secure")),
-        **{protection.table: asdict(protection) for protection in recipe.protections(name)},
         **engine.description,
         "data": str(data.resolve()) if data else None,
     }

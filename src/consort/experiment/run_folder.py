@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,21 @@ _TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "s
 """Keys of a recipe that decide no number of a run."""
 
 
-def about_run(recipe: Recipe, name: str, seed: int) -> dict[str, Any]:
-    """What `run.json` says about the algorithm and the machine."""
+def about_run(recipe: Recipe, name: str, seed: int, noise: str = "seed") -> dict[str, Any]:
+    """What `run.json` says about the algorithm, its protections and the machine.
+
+    Args:
+        recipe: The recipe.
+        name: The name of one of its algorithms.
+        seed: The seed of the run.
+        noise: Where the noise of protections comes from: the `seed` of the run, which whoever knows
+            it can subtract, or `secret` randomness of the clients' own machines.
+    """
     algorithm = recipe.algorithm(name)
     return {
+        **dict.fromkeys(("privacy", "secure")),
+        **{protection.table: asdict(protection) for protection in recipe.protections(name)},
+        "noise": noise,
         "format": FORMAT,
         "algorithm": name,
         "kind": type(algorithm).__name__,

@@ -15,6 +15,7 @@ from consort.data.examples import Splits
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Policed
+from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
 from consort.experiment.opening import open_run
 from consort.models.multitask import MultiTaskModel
@@ -117,12 +118,17 @@ def reported_model(run: Run, client: str, back: int = 0) -> ReportedModel | None
         return None
     run.federation.compute.apply()
     seen: list[tuple[MultiTaskModel, Payload]] = []
+    after = (saved["round"] + 1, 0)
+    store = StateStore()  # in memory, so that the folder of the run is not changed
+    written = run.states(saved).read(client, after)
+    if written:
+        store.write(client, (saved["round"], 0), written)
     host = ClientHost(
         run.federation,
         run.algorithm,
         run.seed,
         run.schedule.rounds,
-        run.states(saved),
+        store,
         witness=lambda model, scores: seen.append((copy.deepcopy(model), scores)),
     )
     clients = Clients(

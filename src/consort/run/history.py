@@ -17,19 +17,18 @@ from consort.errors import Failure
 class History:
     """The rows of one run; iterating over it yields those that are written.
 
-        Args:
-            path: A file of JSON lines; None keeps the rows in memory.
+    Args:
+        path: A file of JSON lines; None keeps the rows in memory.
 
-        Examples:
-            >>> from consort import History
-            >>> from consort.core.files import append_file, cut_file, naming, running_digest
-    from consort.core.row import Row
-            >>> history = History()
-            >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
-            >>> history.flush()
-            1
-            >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
-            [('bank-1', 0.9)]
+    Examples:
+        >>> from consort import History
+        >>> from consort.core.row import Row
+        >>> history = History()
+        >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
+        >>> history.flush()
+        1
+        >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
+        [('bank-1', 0.9)]
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -242,7 +242,8 @@ def test_a_new_run_ends_the_memory_of_runs_that_are_long_over(recipe, tmp_path):
         os.utime(last, (time.time() - days * 86_400,) * 2)
     over, *kept = sessions
     home = post.participants["a-0"].folder
-    assert {path.name for path in home.iterdir()} == set(kept)
+    assert {path.name for path in home.iterdir() if path.is_dir()} == set(kept)
+    assert (home / "privacy.ledger").is_file()  # it outlives the runs
     assert all(kept_states(home / session)["a-0"] for session in kept)
     assert (post.participants["b-0"].folder / over).is_dir()
 

@@ -126,7 +126,7 @@ def test_a_setting_that_fails_is_noted_and_not_chosen(tmp_path):
     search = Search(load_recipe(path), tmp_path / "out", None, InProcess())
     best = search.go()
     failed = [trial for trial in search.trials if trial.error]
-    assert [trial.point["local.lr"] for trial in failed] == [1e30, 1e30]
+    assert {trial.point["local.lr"] for trial in failed} == {1e30}
     assert all(trial.point["local.lr"] == 0.5 for trial in best.values())
     assert "1e+30" in (tmp_path / "out" / "trials.csv").read_text()
 

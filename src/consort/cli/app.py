@@ -18,6 +18,7 @@ from consort.cli import (  # noqa: F401
     site_keys,
     site_study,
     tables,
+    tune,
     use,
 )
 from consort.cli.demo import demo
@@ -55,6 +56,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     running.run,
     running.compare,
     running.resume,
+    tune.tune,
     federation.server,
     federation.client,
     federation.status,

@@ -29,7 +29,7 @@ from consort.deployment.link.programs import (
     start_program,
 )
 from consort.deployment.link.runtime import (
-    Interrupted,
+    Disconnected,
     RetryPolicy,
     connect_executor,
     parts_of,
@@ -188,7 +188,7 @@ class IncomingMessage:
         """Sends the reply.
 
         Raises:
-            Interrupted: If the deadline is over and Flower no longer accepts it.
+            Disconnected: If the deadline is over and Flower no longer accepts it.
         """
         try:
             push_message(
@@ -200,7 +200,7 @@ class IncomingMessage:
                 )
             )
         except ObjectPushError as error:
-            raise Interrupted("the deadline is over") from error
+            raise Disconnected("the deadline is over") from error
         finally:
             self._disconnect()
 

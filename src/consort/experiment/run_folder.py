@@ -17,7 +17,7 @@ from consort.run.description import PYTHON, environment
 from consort.run.folder import FORMAT, read_description
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
-_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "scales")
+_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "sweep", "scales")
 """Keys of a recipe that decide no number of a run."""
 
 

@@ -47,6 +47,7 @@ class StateStore:
         self._used: Counter[str] = Counter()
         """How many of the states are in each file."""
         self._unsynced: set[str] = set()
+        """The files that `commit` has to wait for; an empty name stands for the journal alone."""
 
     def load(self, client: str, before: Stamp) -> State:
         """Loads the newest state that was written before a time.
@@ -132,6 +133,7 @@ class StateStore:
         if any(known > after for known in self._kept.get(client, ())):
             if self.folder:
                 self._journal.append([client, *after])
+                self._unsynced.add("")
             self._forget(self._kept, client, after)
 
     # What a run and its clients count on after a crash

@@ -52,7 +52,7 @@ $(VENV)/.installed-docs: $(VENV)/.installed
 	touch $@
 
 benchmarks: setup-test
-	for script in overhead many_clients engines startup fedfew fedmh dense privacy; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
+	for script in overhead trust many_clients engines startup fedfew fedmh dense privacy; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis

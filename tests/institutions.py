@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,14 @@ class Institutions:
     """A folder with the credentials of a server and of clients, and what clients bring."""
 
     def __init__(
-        self, folder: Path, names: Sequence[str] = NAMES, hosts: Sequence[str] = ("localhost",)
+        self,
+        folder: Path,
+        names: Sequence[str] = NAMES,
+        hosts: Sequence[str] = ("localhost",),
+        days: int = 2,
     ) -> None:
         self.folder = folder
-        self.server = ServerCredentials.create(folder / "server", list(hosts), 2)
+        self.server = ServerCredentials.create(folder / "server", list(hosts), days)
         self.environment = environment()
         for name in names:
             self.admit(name)
@@ -73,10 +77,16 @@ class Institutions:
         data.mkdir()
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in holdings(name).items())
         (data / "client.toml").write_text("[data]\n" + text)
+        (made.folder / "policy.toml").write_text('approve = "listed"\n')
         return made
 
     def start(
-        self, *arguments: object, log: str, prefix: Sequence[str] = (), first: str = ""
+        self,
+        *arguments: object,
+        log: str,
+        prefix: Sequence[str] = (),
+        first: str = "",
+        variables: Mapping[str, str] = {},
     ) -> subprocess.Popen[bytes]:
         """The command in the background."""
         command = [sys.executable, "-c", f"{first}from consort.cli import main; main()"]
@@ -85,7 +95,7 @@ class Institutions:
                 [*prefix, *command, *map(str, arguments)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self.environment,
+                env=self.environment | dict(variables),
                 cwd=self.folder,
             )
         self.processes.append(process)

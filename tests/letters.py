@@ -10,11 +10,14 @@ from typing import Any
 
 from consort.core.messages import Payload
 from consort.core.params import Params
+from consort.deployment.envelope import ClientEnvelopes
 from consort.deployment.participant import Participant
+from consort.deployment.policy import Policy
 from consort.deployment.remote import RemoteFederation
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Arrival, Flower, Ledger, Parts, reply_of
 from consort.experiment.recipe import Recipe
+from consort.experiment.run_folder import about_run, settle
 from consort.run.observer import Observer
 from consort.run.run import Run
 from tests.institutions import NAMES, holdings
@@ -26,10 +29,13 @@ class PostOffice:
 
     participants: dict[str, Participant]
     fate: Callable[[str, dict[str, Any]], str] = lambda *_: "arrives"
-    """Of (client, header): arrives, breaks (is lost, and the sender told), late, damaged."""
+    """Of (client, header): arrives, breaks (is lost, and the sender told), late, damaged, or the
+    name of another client that answers in its place."""
     offline: set[str] = field(default_factory=set)
     waiting: dict[str, Arrival] = field(default_factory=dict)
     headers: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    envelopes: dict[str, ClientEnvelopes] = field(default_factory=dict)
+    """Of every client, if messages are signed."""
 
     @property
     def nodes(self) -> dict[str, int]:
@@ -56,7 +62,12 @@ class PostOffice:
         if fate == "breaks":
             self.waiting[number] = Arrival(number, {}, "its connection broke")
             return
+        question = None
+        if self.envelopes:
+            question, parts = self.envelopes[name].open(parts)
         answer = self.participants[name].answer(parts)
+        if question:
+            answer = self.envelopes[fate if fate in self.envelopes else name].seal(question, answer)
         if fate == "damaged":
             answer = answer | {"content": b"nonsense"}
         if fate != "late":
@@ -66,7 +77,14 @@ class PostOffice:
 def participants(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Participant]:
     """The clients, each with its own data and its own folder."""
     return {
-        name: Participant(name, {"data": holdings(name)}, None, folder / name, say=lambda _: None)
+        name: Participant(
+            name,
+            {"data": holdings(name)},
+            None,
+            folder / name,
+            say=lambda _: None,
+            policy=Policy(approve="listed"),
+        )
         for name in names
     }
 
@@ -105,6 +123,9 @@ def run_with(
     chosen = recipe.algorithm(algorithm)
     if chosen.companion is not None:
         engine.companion = federation.chosen_companion(chosen.companion)
+    about = {"title": "", "recipe": recipe.table, "partition": digest(told)[:16], "data": None}
+    about |= {"tasks": {}, "clients": told, "workers": 1}
+    settle(folder, about_run(recipe, algorithm, 0) | about, None)  # as the server does
     return Run(
         federation,
         chosen,

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from consort.data.examples import Examples, Splits
     from consort.errors import ConsortError, Failure, UsageError
     from consort.experiment.recipe import Recipe
+    from consort.experiment.trained import load_model
     from consort.federation.federation import Federation
     from consort.federation.member import Member
     from consort.federation.protection import Protection
+    from consort.interactive.outcome import Outcome
+    from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
     from consort.run.history import History
@@ -72,6 +75,7 @@ _HOMES = {
     "MultiTaskModel": "models.multitask",
     "Number": "core.contract",
     "Observer": "run.observer",
+    "Outcome": "interactive.outcome",
     "Optional": "core.contract_groups",
     "Params": "core.params",
     "Payload": "core.messages",
@@ -87,10 +91,13 @@ _HOMES = {
     "UsageError": "errors",
     "Whole": "core.contract",
     "batchable": "core.clients",
+    "compare": "interactive.running",
+    "load_model": "experiment.trained",
     "on_client": "core.clients",
     "pull_towards": "training.objectives",
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
+    "train": "interactive.running",
 }
 
 __all__ = [
@@ -118,6 +125,7 @@ __all__ = [
     "Number",
     "Observer",
     "Optional",
+    "Outcome",
     "Params",
     "Payload",
     "Protection",
@@ -132,10 +140,13 @@ __all__ = [
     "UsageError",
     "Whole",
     "batchable",
+    "compare",
+    "load_model",
     "on_client",
     "pull_towards",
     "shift_by",
     "task_losses",
+    "train",
 ]
 
 

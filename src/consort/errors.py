@@ -45,6 +45,18 @@ class Failure(ConsortError):
     """
 
 
+class Interrupted(Failure):
+    """A run was asked to stop, and can be continued: a batch system may start it again.
+
+    Examples:
+        >>> from consort.errors import Interrupted
+        >>> Interrupted.exit_code  # EX_TEMPFAIL
+        75
+    """
+
+    exit_code = 75
+
+
 class ClientFailed(Failure):
     """A client raised an error.
 
@@ -61,8 +73,16 @@ class ClientFailed(Failure):
         self.traceback = traceback
 
 
-class Refused(Failure):
-    """A message is not accepted, because its content cannot be valid."""
+class Tellable(Failure):
+    """A failure that a client may report to the server of a federation, word for word.
+
+    Its text says nothing about the client's machine, files or data. Of all other errors, the server
+    is told only the kind.
+    """
+
+
+class Refused(Tellable):
+    """A message is not accepted, because its content cannot be valid or is not permitted."""
 
 
 class NoReplies(Failure):

@@ -6,6 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 import pytest
+
+from consort.core.messages import Call, Reply
+from consort.engines.answers import Answers
+from consort.engines.embedded import Embedded
+from consort.engines.middleware import Absent, RefusedReply, Wrapper
+from consort.errors import Refused
+from consort.run.run import Run
+from consort.run.schedule import Schedule
 from tests.adversaries.evil_client import (
     BYTES,
     EVIL,
@@ -18,14 +26,6 @@ from tests.adversaries.evil_client import (
 )
 from tests.contract.helpers import Listener, every_algorithm, make, overhear
 from tests.helpers import TWO_TASKS, assert_same, tiny_federation
-
-from consort.core.messages import Call, Reply
-from consort.engines.answers import Answers
-from consort.engines.embedded import Embedded
-from consort.engines.middleware import Absent, RefusedReply, Wrapper
-from consort.errors import Refused
-from consort.run.run import Run
-from consort.run.schedule import Schedule
 
 ROUNDS = 3
 FAMILIES = [

@@ -5,19 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.adversaries.evil_client import (
-    EXTREME,
-    FORGED,
-    SCORES,
-    TRAINING,
-    Evil,
-    metric,
-    same,
-    under,
-)
-from tests.adversaries.test_evil_client import FAMILIES
-from tests.contract.helpers import every_algorithm, make
-from tests.helpers import TWO_TASKS, tiny_federation
 
 from consort.core.messages import Reply
 from consort.core.packing import pack
@@ -31,6 +18,19 @@ from consort.results.table import compare_table
 from consort.run.observer import Observer
 from consort.run.run import Run
 from consort.run.schedule import Schedule
+from tests.adversaries.evil_client import (
+    EXTREME,
+    FORGED,
+    SCORES,
+    TRAINING,
+    Evil,
+    metric,
+    same,
+    under,
+)
+from tests.adversaries.test_evil_client import FAMILIES
+from tests.contract.helpers import every_algorithm, make
+from tests.helpers import TWO_TASKS, tiny_federation
 
 
 def kinds(state):

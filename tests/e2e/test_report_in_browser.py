@@ -234,3 +234,21 @@ def test_a_dark_screen_gets_a_dark_page(browser, pages):
         return body.value_of_css_property("background-color")
 
     assert ground("dark") != ground("light")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_plot_is_downloaded_by_its_buttons(browser, pages, tmp_path, scheme):
+    where = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+    show(browser, pages["comparison"], scheme=scheme)
+    draw_everything(browser)
+    plot = browser.find_element(By.CSS_SELECTOR, "#learning-curves .plot")
+    for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
+        button = plot.find_element(By.CSS_SELECTOR, f"[data-title='Download as {kind.upper()}']")
+        browser.execute_script("arguments[0].click()", button)
+        file = tmp_path / f"shape-test-accuracy.{kind}"
+        WebDriverWait(browser, 10).until(lambda _, file=file: file.exists() and file.stat().st_size)
+        assert file.read_bytes().startswith(start)
+    picture = (tmp_path / "shape-test-accuracy.svg").read_text()
+    assert "rgb(28, 36, 48)" in picture  # dark text on white, whatever the screen's colours
+    assert complaints(browser) == []

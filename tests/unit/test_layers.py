@@ -21,8 +21,8 @@ LAYERS = (
     ("tasks", "models", "data", "metrics", "aggregation", "training"),
     ("algorithms",),
     ("federation", "engines", "protection", "run"),
-    ("experiment", "results", "attacks"),
-    ("report", "studio", "deployment", "use", "cli"),
+    ("experiment", "results", "attacks", "trackers"),
+    ("report", "studio", "deployment", "use", "interactive", "cli"),
 )
 """From the bottom to the top. A package imports its own layer, without cycles, and those below."""
 DOMAINS = ("errors", "core", "tasks", "models", "data", "metrics", "training")

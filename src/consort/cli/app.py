@@ -10,9 +10,20 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, inspecting, running, use
+from consort.cli import (  # noqa: F401
+    federation,
+    inspecting,
+    running,
+    site_by_hand,
+    site_keys,
+    site_study,
+    tables,
+    tune,
+    use,
+)
 from consort.cli.demo import demo
 from consort.cli.site import site
+from consort.cli.site_privacy import privacy
 
 app = typer.Typer(
     help="Federated learning for heterogeneous clients: different data, models and tasks.",
@@ -45,10 +56,12 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     running.run,
     running.compare,
     running.resume,
+    tune.tune,
     federation.server,
     federation.client,
     federation.status,
     inspecting.report,
+    tables.table,
     inspecting.inspect,
     inspecting.audit,
     inspecting.list_,
@@ -58,4 +71,5 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )
 for _command in _COMMANDS:
     app.command(_command.__name__.rstrip("_"))(_command)
+site.command()(privacy)
 app.add_typer(site, name="site")

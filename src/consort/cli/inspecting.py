@@ -27,14 +27,30 @@ class Listing(StrEnum):
     metrics = "metrics"
 
 
+class PictureKind(StrEnum):
+    """The formats in which plots are written."""
+
+    svg = "svg"
+    pdf = "pdf"
+    png = "png"
+
+
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     out: Annotated[
         Path | None, typer.Option(help="The HTML file to write.", metavar="FILE")
     ] = None,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="Also write every plot as a file into this folder.", metavar="DIR"),
+    ] = None,
+    picture_format: Annotated[
+        PictureKind, typer.Option(help="The format of these files.")
+    ] = PictureKind.svg,
 ) -> None:
     """Write a report on one or several runs as one HTML page."""
     from consort.report.page import write_report
+    from consort.report.pictures import pictures_in, write_pictures
     from consort.results.result import NoResults, Result
     from consort.run.folder import runs_below
 
@@ -51,6 +67,10 @@ def report(
     path = out or folders[0] / "report.html"
     write_report(results, path)
     typer.echo(str(path))
+    if pictures:
+        drawn = pictures_in(path.read_text("utf-8"))
+        write_pictures(drawn, pictures, picture_format.value)
+        typer.echo(f"{pictures}: {len(drawn)} pictures")
 
 
 def inspect(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from consort.engines.choice import EngineName
+
+
+class LogStyle(StrEnum):
+    """What server and client print on standard error: sentences, or events for machines."""
+
+    text = "text"
+    json = "json"
+
 
 RecipeName = Annotated[
     str, typer.Argument(help="A recipe file, or the name of a recipe that comes with Consort.")
@@ -41,4 +50,18 @@ Data = Annotated[
     typer.Option(help="Folder with real data sets.", envvar="CONSORT_DATA", metavar="DIR"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress bars and no tables.")]
+LogFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also add events to this file, as JSON lines.")
+]
+Trackers = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        metavar="NAMES",
+        help="Also log to trackers, without network: tensorboard,mlflow,wandb,trackio",
+    ),
+]
+Log = Annotated[
+    LogStyle, typer.Option(help="What is printed on standard error: text, or events as JSON lines.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")]

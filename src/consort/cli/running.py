@@ -14,19 +14,23 @@ from consort.cli.options import (
     Data,
     Engine,
     Json,
+    LogFile,
     Out,
     Quiet,
     RecipeName,
     Scale,
     Seed,
+    Trackers,
     Workers,
 )
+from consort.cli.stopping import stops_on_sigterm
 from consort.engines.choice import EngineChoice
 
 if TYPE_CHECKING:
     from consort.cli.show import Screen
     from consort.experiment.recipe import Recipe
     from consort.results.claims import Verdict
+    from consort.run.observer import Observer
 
 
 def run(
@@ -40,20 +44,26 @@ def run(
     address: Address = None,
     data: Data = None,
     out: Out = None,
+    log: Trackers = "",
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run one algorithm of a recipe. Continues the run if it was interrupted."""
     from consort.cli.show import Screen
+    from consort.cli.watching import Watching
+    from consort.experiment.comparing import run_folder
     from consort.experiment.preparation import prepare_run
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
     name = algorithm or next(iter(loaded.algorithms))
     number = loaded.seeds[0] if seed is None else seed
-    folder = (out or default_folder(path, scale)) / name / f"seed-{number}"
-    with Screen(quiet, json) as screen:
-        observer = screen.watch(name, number, loaded.run.rounds)
+    root = out or default_folder(path, scale)
+    folder = run_folder(root, name, number)
+    watching = Watching(log, log_file, root)
+    with stops_on_sigterm(), Screen(quiet, json) as screen:
+        observer = watching.of(screen, name, number, loaded.run.rounds, folder)
         prepare_run(loaded, name, number, folder, data, choice, observer).go()
     finish([folder], screen)
 
@@ -78,15 +88,15 @@ def compare(
     address: Address = None,
     data: Data = None,
     out: Out = None,
+    log: Trackers = "",
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run all algorithms and seeds of a recipe. Prints a results table and checks its claims."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import assemble
-    from consort.experiment.preflight import preflight
-    from consort.experiment.preparation import ready_run
-    from consort.experiment.run_folder import about_run, refuse_another_run
+    from consort.cli.watching import Watching
+    from consort.experiment.comparing import Planned, plan, ready_runs
     from consort.results.comparison import judge
 
     choice = EngineChoice(engine, workers, address)
@@ -94,19 +104,18 @@ def compare(
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     numbers = list(range(seeds)) if seeds else loaded.seeds
     root = out or default_folder(path, scale)
-    folders = {(n, name): root / name / f"seed-{n}" for n in numbers for name in names}
-    for number in numbers:
-        assembly = preflight(loaded, names, number, data)
-        for name in names:
-            about = assembly.description | about_run(loaded, name, number)
-            refuse_another_run(folders[number, name], about)
-    with Screen(quiet, json) as screen:
-        for (number, name), folder in folders.items():
-            observer = screen.watch(name, number, loaded.run.rounds)
-            assembly = assemble(loaded, number, data)
-            ready_run(loaded, name, assembly, folder, data, choice, observer).go()
-    verdicts = judge(loaded.claims, list(loaded.algorithms), list(folders.values()))
-    finish(list(folders.values()), screen, loaded, root, verdicts)
+    planned = plan(loaded, names, numbers, root, data)
+    folders = [run.folder for run in planned]
+    watching = Watching(log, log_file, root)
+    with stops_on_sigterm(), Screen(quiet, json) as screen:
+
+        def watch(run: Planned) -> Observer:
+            return watching.of(screen, run.algorithm, run.seed, loaded.run.rounds, run.folder)
+
+        for run in ready_runs(loaded, planned, data, choice, watch):
+            run.go()
+    verdicts = judge(loaded.claims, list(loaded.algorithms), folders)
+    finish(folders, screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):
         raise typer.Exit(1)
 
@@ -118,17 +127,22 @@ def resume(
     ] = None,
     engine: Engine = None,
     address: Address = None,
+    log: Trackers = "",
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Continue an interrupted run. The results are those of an uninterrupted one."""
     from consort.cli.show import Screen
+    from consort.cli.watching import Watching
     from consort.experiment.preparation import resume_run
     from consort.run.folder import read_description
 
     written = read_description(folder)
-    with Screen(quiet, json) as screen:
-        observer = screen.watch(written["algorithm"], written["seed"], written["rounds"])
+    watching = Watching(log, log_file, folder.resolve().parents[1])
+    with stops_on_sigterm(), Screen(quiet, json) as screen:
+        facts = written["algorithm"], written["seed"], written["rounds"]
+        observer = watching.of(screen, *facts, folder)
         resume_run(folder, workers, observer, engine, address).go()
     finish([folder], screen)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from consort.core.known import Known, Part, check_kind
+from consort.core.known import Known, ModelPart, check_kind
 from consort.core.limits import LARGEST, LONGEST_NAME, Limits
 from consort.core.params import Params
 from consort.core.wire import FACTORS
@@ -95,12 +95,18 @@ class Model(Entry):
     def __init__(self, *roles: str, without: tuple[str, ...] = (), factors: bool = False) -> None:
         self.roles, self.without, self.factors = roles, without, factors
 
-    def part(self, known: Known) -> Part:
+    def part(self, known: Known) -> ModelPart:
         """The parameters that a client sends which is `known`."""
         return known.form.part(self.roles, self.without)
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses parameters that differ in a name, a shape or a type."""
+        """Refuses parameters that differ in a name, a shape or a type.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         part = self.part(known)
         if self.factors and isinstance(value, Params):
             part.check(_whole(value, part, where, known.form.params), where)
@@ -108,7 +114,11 @@ class Model(Entry):
             part.check(value, where)
 
     def size(self, known: Known) -> Size:
-        """The size of these parameters; factors are never larger."""
+        """The size of these parameters; factors are never larger.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return _size_of(self.part(known))
 
 
@@ -120,22 +130,32 @@ class Same(Entry):
     """
 
     def __init__(self, params: Params) -> None:
-        self.part = Part(params)
+        self.part = ModelPart(params)
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
-        """Refuses parameters that differ in a name, a shape or a type."""
+        """Refuses parameters that differ in a name, a shape or a type.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         self.part.check(value, where)
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """The size of these parameters."""
+        """The size of these parameters.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return _size_of(self.part)
 
 
-def _size_of(part: Part) -> Size:
+def _size_of(part: ModelPart) -> Size:
     return Size(part.data, len(part.names), part.text + len(FACTORS) * len(part.names))
 
 
-def _whole(sent: Params, part: Part, where: str, model: Params) -> Params:
+def _whole(sent: Params, part: ModelPart, where: str, model: Params) -> Params:
     """What was sent, with the model's own matrix in the place of factors, which are checked."""
     found = {}
     for name, tensor in sent.items():
@@ -169,11 +189,21 @@ class Count(Entry):
     """Of something else, such as steps of training, there may be so many times as many."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses what is not a whole number between 0 and the number that was announced."""
+        """Refuses what is not a whole number between 0 and the number that was announced.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         Whole(0, self.times * known.examples).check(value, where, known)
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """One number."""
+        """One number.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(values=1)
 
 
@@ -193,14 +223,24 @@ class Whole(Entry):
     """The largest value."""
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
-        """Refuses everything else, truth values included."""
+        """Refuses everything else, truth values included.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         if type(value) is not int or not self.low <= value <= self.high:
             raise Refused(
                 f"{where} is {shown(value)}, expected a whole number from {self.low} to {self.high}"
             )
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """One number."""
+        """One number.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(values=1)
 
 
@@ -222,7 +262,13 @@ class Number(Entry):
     """Whether NaN and infinite values are refused; a model that has diverged may have them."""
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
-        """Refuses everything else, truth values included."""
+        """Refuses everything else, truth values included.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         if plain and self.low <= value <= self.high:
             return
@@ -232,7 +278,11 @@ class Number(Entry):
             )
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """One number."""
+        """One number.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(values=1)
 
 

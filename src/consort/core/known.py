@@ -15,7 +15,7 @@ Kind = tuple[tuple[int, ...], dtype]
 """The shape and type of a tensor."""
 
 
-class Part:
+class ModelPart:
     """The names, shapes and types of some parameters.
 
     Args:
@@ -85,11 +85,11 @@ class Form:
 
     def __init__(self, params: Params) -> None:
         self.params = params
-        self.whole = Part(params)
+        self.whole = ModelPart(params)
         self.shapes = params.shapes
-        self._parts: dict[object, Part] = {}
+        self._parts: dict[object, ModelPart] = {}
 
-    def part(self, only: tuple[str, ...], without: tuple[str, ...]) -> Part:
+    def part(self, only: tuple[str, ...], without: tuple[str, ...]) -> ModelPart:
         """The parameters of some roles.
 
         Args:
@@ -99,7 +99,7 @@ class Form:
         key = only, without
         if key not in self._parts:
             chosen = self.params.only(*only) if only else self.params
-            self._parts[key] = Part(chosen.without(*without) if without else chosen)
+            self._parts[key] = ModelPart(chosen.without(*without) if without else chosen)
         return self._parts[key]
 
     def matrices(self, task: str) -> Iterator[tuple[int, int]]:

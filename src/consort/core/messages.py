@@ -33,6 +33,8 @@ Only assigning to a key is recorded: changes of a tensor in place are lost.
 """
 EVALUATION = "test"
 """The client method that evaluates; all others train."""
+_AFTER_TRAINING = 1 << 30
+"""Added to the step of an evaluation: it takes place after all other calls of its round."""
 Average = Callable[[Sequence[Params], Sequence[float] | None], Params]
 """Averages `Params` with optional weights, as `consort.core.params.mean` does."""
 
@@ -71,12 +73,12 @@ class Call:
     @property
     def stamp(self) -> tuple[int, int]:
         """The time of this call in the run; changes of the client's state are kept under it."""
-        return self.round, self.step
+        return self.round, self.step + (_AFTER_TRAINING if self.evaluation else 0)
 
     @property
     def before(self) -> tuple[int, int]:
         """The client sees its state as of this time; in an evaluation, after the whole round."""
-        return (self.round + 1, 0) if self.evaluation else self.stamp
+        return self.stamp
 
     @property
     def of_algorithm(self) -> bool:

@@ -15,6 +15,8 @@ from zlib import crc32
 
 from consort.errors import UsageError
 
+_NAME = re.compile(r"\w[\w.-]{0,63}")
+
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
     """Text about an unknown word for an error message: the word, the closest choice, all choices.
@@ -29,17 +31,24 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     return f"{word!r}: did you mean {nearest!r}? (there are: {', '.join(choices)})"
 
 
-def check_name(client: str) -> None:
-    """Checks that the name of a client can be the name of a folder.
+def check_name(client: str, ascii_only: bool = False) -> None:
+    """Checks that the name of a client can be the name of a folder and an argument of a command.
 
     Args:
         client: The name.
+        ascii_only: Whether letters and digits must be those of ASCII, so that no two names look
+            alike.
 
     Raises:
-        UsageError: If it contains other characters than letters, digits, '.', '_' and '-'.
+        UsageError: If it is longer than 64 characters, contains others than letters, digits, '.',
+            '_' and '-', or begins with '.' or '-'.
     """
-    if not re.fullmatch(r"[\w-][\w.-]*", client):
-        raise UsageError(f"client name {client!r}: use only letters, digits, '.', '_', '-'")
+    if not _NAME.fullmatch(client) or (ascii_only and not client.isascii()):
+        kind = "letters (a-z), digits" if ascii_only else "letters, digits"
+        raise UsageError(
+            f"client name {client!r}: use at most 64 {kind}, '.', '_', '-', and begin with a "
+            "letter, a digit or '_'"
+        )
 
 
 def load_object(place: str) -> Any:

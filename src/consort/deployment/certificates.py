@@ -1,4 +1,4 @@
-"""Creates, writes, reads and verifies keys and certificates."""
+"""Issues, reads and verifies certificates."""
 
 from __future__ import annotations
 
@@ -6,34 +6,19 @@ import ipaddress
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from consort.deployment.keys import PrivateKey, PublicKey
 from consort.errors import UsageError
-
-PrivateKey = ec.EllipticCurvePrivateKey
-
-
-def public_bytes(key: Any) -> bytes:
-    """A public key in the PEM form that Flower's nodes use."""
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    data: bytes = key.public_bytes(serialization.Encoding.PEM, form)
-    return data
-
-
-def new_key() -> PrivateKey:
-    """Generates a private key."""
-    return ec.generate_private_key(ec.SECP384R1())
 
 
 def certificate_of(
     name: str,
-    key: ec.EllipticCurvePublicKey,
+    key: PublicKey,
     signer: PrivateKey,
     authority: x509.Certificate | None,
     days: int,
@@ -100,19 +85,45 @@ def _host(name: str) -> x509.GeneralName:
 
 
 def is_valid(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether a certificate is signed by the authority and valid at this moment."""
+    """Whether a certificate was issued by the authority to a client, and is valid now."""
+    return is_issued(certificate, authority) and is_in_time(certificate)
+
+
+def is_issued(
+    certificate: x509.Certificate, authority: x509.Certificate, server: bool = False
+) -> bool:
+    """Whether a certificate was issued by the authority, at any time.
+
+    Args:
+        certificate: The certificate.
+        authority: The certificate of the authority.
+        server: Whether it must be one of the server instead of a client.
+    """
+    purpose = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
     try:
         certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, ValueError, TypeError):
+        use = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (InvalidSignature, ValueError, TypeError, x509.ExtensionNotFound):
         return False
+    return list(use) == [purpose]
+
+
+def is_in_time(certificate: x509.Certificate) -> bool:
+    """Whether a certificate is valid at this moment."""
     now = datetime.now(UTC)
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
 
 
 def common_name(certificate: x509.Certificate) -> str:
     """The common name of the owner of a certificate."""
-    (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(name.value)
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
+
+
+def hosts_of(certificate: x509.Certificate) -> list[str]:
+    """The names and addresses in the certificate of a server."""
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(name.value) for name in names]
 
 
 def read_certificate(path: Path) -> x509.Certificate:
@@ -132,31 +143,10 @@ def read_chain(path: Path) -> list[x509.Certificate]:
     """
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
-    except ValueError as error:
-        raise UsageError(f"{path} is not a certificate") from error
-
-
-def read_key(path: Path) -> PrivateKey:
-    """The private key in a file.
-
-    Raises:
-        UsageError: If the file is missing or contains another kind of key.
-    """
-    if not path.is_file():
-        raise UsageError(f"{path} is missing, but needed to admit clients: put it back there")
-    key = serialization.load_pem_private_key(path.read_bytes(), None)
-    if not isinstance(key, PrivateKey):
-        raise UsageError(f"{path} is not a key created by consort site init")
-    return key
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not a certificate that can be read") from error
 
 
 def pem_of(item: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
     """A certificate or a certificate request in PEM form."""
     return item.public_bytes(serialization.Encoding.PEM)
-
-
-def pem_of_key(
-    key: PrivateKey, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8
-) -> bytes:
-    """A private key in PEM form, without encryption."""
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

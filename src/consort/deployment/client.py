@@ -14,10 +14,14 @@ from typing import Any
 from consort.core.files import held
 from consort.core.validation import Table, checked
 from consort.deployment.credentials import ClientCredentials
+from consort.deployment.envelope import ClientEnvelopes
+from consort.deployment.keys import openssh_bytes
 from consort.deployment.link.runtime import RUN_ENDED
 from consort.deployment.link.supernode import SuperNode
+from consort.deployment.logs import log
 from consort.deployment.participant import Participant
-from consort.errors import Failure, UsageError
+from consort.engines.flower import Parts
+from consort.errors import Failure, Refused, UsageError
 from consort.experiment.recipe import Group
 
 _PAUSE = 5.0  # seconds before the next attempt to join
@@ -80,7 +84,9 @@ def take_part(
     signal.signal(signal.SIGTERM, _interrupt)
     with ExitStack() as stack:
         stack.enter_context(held(folder, "client.lock", "each client is one process"))
-        node = SuperNode(server, credentials.key, credentials.authority, folder)
+        envelopes = ClientEnvelopes.of(credentials)
+        key = openssh_bytes(credentials.private_key)
+        node = SuperNode(server, key, credentials.authority, folder)
         stack.callback(node.close)
         connection = _Connection(node, server, say)
         while True:
@@ -88,12 +94,30 @@ def take_part(
             message = node.next_message()
             if message is None:
                 continue
-            answer = participant.answer(message.parts)
             try:
-                message.answer(answer)
+                message.answer(answer_to(message.parts, envelopes, participant))
             except (Failure, *RUN_ENDED) as error:
                 say(f"the answer could not be sent ({error}); the server will ask again")
                 node.close()  # the node would wait for the answer forever
+
+
+def answer_to(parts: Parts, envelopes: ClientEnvelopes, participant: Participant) -> Parts:
+    """The answer of a client to a message in an envelope, in another one.
+
+    Args:
+        parts: The message.
+        envelopes: Those of the client.
+        participant: Answers what the server has signed; nothing else gets to it.
+
+    Returns:
+        The answer; empty if the message was refused, since there is nobody to answer to.
+    """
+    try:
+        question, opened = envelopes.open(parts)
+    except Refused as error:
+        participant.say(f"refused: {error}")
+        return {}
+    return envelopes.seal(question, participant.answer(opened))
 
 
 class _Connection:
@@ -110,7 +134,7 @@ class _Connection:
             self._observe()
             return
         if self.node.process is not None:
-            self._tell(f"{self.node.why_not()}; trying again")
+            self._tell("ended", f"{self.node.why_not()}; trying again")
             time.sleep(_PAUSE)
         self.node.start()
         self.started, self.joined = time.monotonic(), False
@@ -120,14 +144,15 @@ class _Connection:
             return
         if self.node.connected:
             self.joined = True
-            self._tell(f"connected to {self.server}")
+            self._tell("connected", f"connected to {self.server}")
         elif time.monotonic() - self.started > _SLOW:
-            self._tell(f"cannot reach {self.server} yet; still trying")
+            self._tell("unreachable", f"cannot reach {self.server} yet; still trying")
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, state: str, text: str) -> None:
         if text != self.said:
             self.said = text
             self.say(text)
+            log("connection", state=state)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from consort.core.files import held
 from consort.core.params import Params
+from consort.core.registry import did_you_mean
+from consort.deployment.approval import WAITING
+from consort.deployment.courier import Courier
 from consort.deployment.credentials import ServerCredentials
-from consort.deployment.remote import RemoteFederation
+from consort.deployment.logs import log
+from consort.deployment.metrics import Counters
+from consort.deployment.remote import RemoteFederation, described, initial_weights
 from consort.deployment.stack import FlowerStack
 from consort.deployment.status_file import StatusFile, StatusObserver
 from consort.deployment.study import Study, digest
@@ -42,6 +48,7 @@ class FederationServer:
         credentials: The server's credentials.
         deadline: Seconds that a client has to answer a call.
         say: Prints a line for the user.
+        by_hand: The clients that are reached by files which somebody carries.
 
     Raises:
         UsageError: If the recipe cannot run between institutions.
@@ -56,13 +63,16 @@ class FederationServer:
         credentials: ServerCredentials,
         deadline: float,
         say: Callable[[str], Any],
+        by_hand: Collection[str] = (),
     ) -> None:
+        self.by_hand = by_hand
         self.recipe, self.name, self.seed, self.folder = recipe, algorithm, seed, folder
         self.credentials = credentials
         self.deadline = deadline
         self.say = say
         self.study = Study.of(recipe, algorithm, seed)
         self.status = StatusFile(folder / "status.json")
+        self.counters = Counters()
         self.ledger = Ledger.open(folder / "exchanges.json")
         if not self.ledger.members:  # a run that has begun was not refused
             refuse_among_institutions(recipe, algorithm)
@@ -85,8 +95,19 @@ class FederationServer:
             self.status.begin(members, algorithm=self.name, rounds=self.recipe.run.rounds)
             stack.enter_context(self.status.alive())
             place = self.folder / "flower"
+            carried = {name: key for name, key in keys.items() if name in self.by_hand}
+            courier = Courier(self.folder, carried, self._report) if carried else None
             flower = stack.enter_context(
-                FlowerStack(listen, self.credentials, keys, place, self.status.seen)
+                FlowerStack(
+                    listen,
+                    self.credentials,
+                    keys,
+                    place,
+                    self.status.seen,
+                    self._report,
+                    self.counters.refused,
+                    courier,
+                )
             )
             self.say(f"listening on {listen}; waiting for {', '.join(keys)}")
             self.run(flower, observer)
@@ -114,25 +135,36 @@ class FederationServer:
             self.study.table,
             ledger,
             self.deadline,
+            envelopes=flower.envelopes,
             tell=self.status.client,
             admitted=flower.admits,
         )
         self.status.run(phase="waiting")
         try:
             run = self._prepare(engine, observer)
+            sizes = [int(about["parameters"]) for about in ledger.members.values()]
+            flower.bound_answers(max(sizes))
             self.status.run(phase="running")
             run.go()
         except BaseException as error:
             self.status.run(phase="stopped")
+            log("stopped", logging.ERROR, kind=type(error).__name__)
             self.status.event(f"stopped: {str(error) or type(error).__name__}")
             raise
         self.status.run(phase="finished")
         self.status.event("finished")
         return run
 
+    def _report(self, text: str) -> None:
+        self.status.event(text)
+        self.say(text)
+
     def _expected(self) -> dict[str, bytes]:
         """The keys of the clients of this run; once it has begun, of those still admitted."""
         keys = self.credentials.admitted()
+        for name in self.by_hand:
+            if name not in keys:
+                raise UsageError(f"--by-hand {did_you_mean(name, keys)}")
         if self.ledger.members:
             return {name: key for name, key in keys.items() if name in self.ledger.members}
         count = sum(group.count for group in self.recipe.all_groups)
@@ -149,11 +181,15 @@ class FederationServer:
 
         def ask(client: str, companion: Mapping[str, Any] | None, number: int) -> Params:
             header = {"kind": "initial", "companion": companion, "draw": number}
-            ((_, answer),) = _ask(engine, {_in_place_of(client, federation, engine): header})
-            if isinstance(answer, ClientFailed):
-                raise answer
-            weights: Params = answer["model"]
-            return weights
+            candidates = _in_place_of(client, federation, engine)
+            for one in sorted(candidates, key=lambda other: other in self.by_hand):
+                ((_, answer),) = _ask(engine, {one: header})
+                try:
+                    return initial_weights(one, answer, told[one], companion, number)
+                except ClientFailed as error:
+                    self._refuse(error, {})
+                    failed = error
+            raise failed
 
         federation = RemoteFederation.of(told, ask, self.seed, self.recipe.compute)
         table = self.recipe.algorithm(self.name).companion
@@ -193,16 +229,13 @@ class FederationServer:
                     self.status.client(client, "not connected")
             here = [client for client in missing if engine.nodes[client] in online]
             for client, answer in _ask(engine, {client: {"kind": "describe"} for client in here}):
-                if not isinstance(answer, ClientFailed):
-                    told[client] = dict(answer)
-                    self.status.client(client, "ready")
-                    self.say(f"{client} has joined ({len(told)} of {len(everybody)})")
+                try:
+                    told[client] = described(client, answer)
+                except ClientFailed as error:
+                    self._refuse(error, said)
                     continue
-                self.status.client(client, f"refused: {answer.reason}")
-                if said.get(client) != answer.reason:
-                    said[client] = answer.reason
-                    self.status.event(str(answer))
-                    self.say(str(answer))
+                self.status.client(client, "ready")
+                self.say(f"{client} has joined ({len(told)} of {len(everybody)})")
             time.sleep(_RETRY_SECONDS if said else 0.2)
         if not any(map(engine.admitted, told)):
             raise UsageError(
@@ -210,6 +243,15 @@ class FederationServer:
                 "again (consort site admit), or start a new run in another --out"
             )
         return dict(sorted(told.items()))
+
+    def _refuse(self, error: ClientFailed, said: dict[str, str]) -> None:
+        """Reports that a client cannot take part now; the same reason is reported once."""
+        waiting = error.reason == WAITING
+        self.status.client(error.client, WAITING if waiting else f"refused: {error.reason}")
+        if said.get(error.client) != error.reason:
+            said[error.client] = error.reason
+            self.status.event(str(error))
+            self.say(str(error))
 
     def _remembered(self, client: str) -> Description:
         """The description of a client that is no longer admitted; the run continues without it."""
@@ -224,7 +266,7 @@ class FederationServer:
         tasks: dict[str, Any] = {}
         for about in told.values():
             tasks |= about["tasks"] | about.get("measured", {})
-        return about_run(self.recipe, self.name, self.seed) | {
+        return about_run(self.recipe, self.name, self.seed, noise="secret") | {
             "title": self.recipe.title,
             "recipe": self.recipe.table,
             "partition": digest(told)[:16],
@@ -259,12 +301,17 @@ def _limited(engine: Flower, host: ClientHost) -> Flower:
     return engine
 
 
-def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> str:
-    """The client, or another one with the same model if it is no longer admitted."""
+def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> list[str]:
+    """The admitted clients with the same model as a client, itself first."""
     wanted = federation.members[client].architecture
-    for other in (client, *federation.client_ids):
-        if engine.admitted(other) and federation.members[other].architecture == wanted:
-            return other
+    ids = dict.fromkeys((client, *federation.client_ids))
+    found = [
+        other
+        for other in ids
+        if engine.admitted(other) and federation.members[other].architecture == wanted
+    ]
+    if found:
+        return found
     raise Failure(
         f"{client} {NOT_ADMITTED} and no other client has the same model: admit it again "
         "(consort site admit), or start a new run in another --out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ def current_status(folder: Path) -> Table:
     if not over and now - table["written"] > _SILENT:
         table["phase"], over = "dead: repeat the consort server command to continue", True
     for client in table["clients"].values():
-        client["connected"] = not over and now - client["seen"] < _CONNECTED
+        client["connected"] = not over and is_connected(client, now)
         client["seconds"] = round(now - client["since"], 1)
     return table
+
+
+def is_connected(client: Mapping[str, Any], now: float) -> bool:
+    """Whether a client has sent a request lately.
+
+    Args:
+        client: Its entry in the status.
+        now: The present time.
+    """
+    return bool(now - client["seen"] < _CONNECTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from consort.core.files import write_file
-from consort.deployment.status import read_status
+from consort.deployment.logs import log
+from consort.deployment.status import is_connected, read_status
 from consort.errors import ClientFailed
 from consort.run.observer import Observer
 
@@ -67,6 +69,8 @@ class StatusFile:
         with self._lock:
             self.table |= about
             self._write()
+        if "phase" in about:
+            log("phase", phase=about["phase"])
 
     def seen(self, client: str) -> None:
         """Records that a client has just sent a request."""
@@ -83,6 +87,15 @@ class StatusFile:
             if entry["state"] != state:
                 entry |= {"state": state, "since": time.time()}
                 self._write()
+                log("client_state", client=name, state=state.partition(":")[0])
+
+    def states(self) -> tuple[dict[str, int], int]:
+        """How many clients are in each state, without its details, and how many are connected."""
+        with self._lock:
+            clients = [dict(entry) for entry in self.table.get("clients", {}).values()]
+        now = time.time()
+        counts = Counter(str(client["state"]).partition(":")[0] for client in clients)
+        return dict(counts), sum(is_connected(client, now) for client in clients)
 
     def event(self, text: str) -> None:
         """Adds an event, with the current time."""
@@ -94,7 +107,8 @@ class StatusFile:
         now = time.time()
         if now - self._written >= every:
             self._written = now
-            write_file(self.path, json.dumps(self.table | {"written": now}, indent=1).encode())
+            text = json.dumps(self.table | {"written": now}, indent=1)
+            write_file(self.path, text.encode(), durable=False)
 
 
 class StatusObserver(Observer):

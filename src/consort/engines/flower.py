@@ -5,37 +5,40 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from consort.core.files import write_file
-from consort.core.limits import MESSAGE, Limits, read_json
+from consort.core.limits import MESSAGE, Limits
 from consort.core.messages import Call, Reply, common_keys
+from consort.core.sealed import read_json, write_json
 from consort.core.wire import decode, encode
+from consort.engines.answer_header import read_answer_header
 from consort.engines.middleware import Absent, RefusedReply
 from consort.engines.states import Stamp
 from consort.errors import ClientFailed, Failure, Refused
 
 Header = dict[str, Any]
 Parts = dict[str, bytes]
+Letter = tuple[str, str, int, Parts]
+"""The receiver, the session, the number and the parts of a message."""
 _POLL = 0.1  # seconds between looks for answers
 _LOOK = 1.0  # and for clients that are not connected
 NOT_ADMITTED = "is no longer admitted"
-_HEADER = Limits(header=1 << 16)
-_LONGEST = 1e9  # seconds
-_LONGEST_REASON = 1000
+_FORGERIES = 3  # answers that are not signed by the client, before it is given up
 _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two rounds
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A reply, or the reason why it was lost on the way."""
+    """A reply, or the reason why it was lost on the way, or why it is not accepted."""
 
     reply_to: str
     parts: Parts
     lost: str = ""
+    refused: str = ""
 
 
 class Post(Protocol):
@@ -52,6 +55,30 @@ class Post(Protocol):
     def pull(self, ids: Iterable[str]) -> Sequence[Arrival]:
         """The replies that came in."""
         ...
+
+
+class Envelopes(Protocol):
+    """Who wrote a message: see `consort.deployment.envelope`."""
+
+    def seal(self, letters: Sequence[Letter]) -> list[Parts]:
+        """Signs letters; returns the parts to send."""
+        ...
+
+    def open(self, client: str, session: str, number: int, parts: Parts) -> Parts:
+        """The parts of an answer; refuses one that is not by this client to this question."""
+        ...
+
+
+class NoEnvelopes:
+    """Messages as they are, for clients in the same process."""
+
+    def seal(self, letters: Sequence[Letter]) -> list[Parts]:
+        """The parts as they are."""
+        return [parts for *_, parts in letters]
+
+    def open(self, client: str, session: str, number: int, parts: Parts) -> Parts:  # noqa: ARG002
+        """The parts as they are."""
+        return parts
 
 
 @dataclass
@@ -72,10 +99,14 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Where it was left, or a new one."""
+        """Where it was left, or a new one.
+
+        Raises:
+            Failure: If the file is damaged.
+        """
         if not path.exists():
             return cls(path, secrets.token_hex(16))
-        written = json.loads(path.read_text())
+        written, _ = read_json(path)
         counted = {
             client: [(stamp[0], stamp[1]) for stamp in stamps]
             for client, stamps in written["counted"].items()
@@ -105,7 +136,7 @@ class Ledger:
             "counted": self.counted,
             "members": self.members,
         }
-        write_file(self.path, json.dumps(table).encode(), durable=True)
+        write_json(self.path, table)
 
 
 @dataclass
@@ -126,6 +157,7 @@ class Flower:
     told: Mapping[str, str] = field(default_factory=dict)
     """What each client said of itself when the run began, as a digest."""
     companion: Mapping[str, Any] | None = None
+    envelopes: Envelopes = field(default_factory=NoEnvelopes)
     tell: Callable[[str, str], Any] = lambda *_: None
     """Is told what each client is doing."""
     admitted: Callable[[str], bool] = lambda _: True
@@ -157,28 +189,19 @@ class Flower:
     ) -> Iterator[tuple[str, Parts | ClientFailed]]:
         """Sends each client its letter; yields what comes back, in the order of the letters."""
         end = time.monotonic() + self.deadline
-        unsent, asked = [client for client in letters if self.admitted(client)], dict[str, str]()
-        answers: dict[str, Parts | ClientFailed] = {}
-        lost: dict[str, str] = {}
+        exchange = _Exchange(letters)
+        answers = exchange.answers
         for client in letters:
             while client not in answers:
-                unsent = self._send(unsent, letters, asked, end - time.monotonic())
-                for arrival in self.post.pull(list(asked)) if asked else ():
-                    sender = asked.pop(arrival.reply_to, None)
-                    if sender is None:
-                        continue
-                    if arrival.lost:
-                        lost[sender] = arrival.lost
-                        self.tell(sender, f"lost: {arrival.lost}")
-                        unsent.append(sender)
-                    else:
-                        answers[sender] = arrival.parts
+                self._follow_admissions(exchange)
+                self._send(exchange, end - time.monotonic())
+                self._receive(exchange)
                 if client in answers:
                     break
                 if not self.admitted(client):
                     answers[client] = Absent(client, NOT_ADMITTED)
                 elif time.monotonic() > end:
-                    answers[client] = self._too_late(client, lost)
+                    answers[client] = self._too_late(client, exchange.lost)
                 else:
                     time.sleep(_POLL)
             yield client, answers[client]
@@ -195,46 +218,99 @@ class Flower:
             "companion": self.companion,
         }
 
-    def _send(
-        self,
-        unsent: list[str],
-        letters: Mapping[str, tuple[Header, Parts]],
-        asked: dict[str, str],
-        seconds: float,
-    ) -> list[str]:
-        """Sends to those who are connected; returns those who are not."""
+    def _follow_admissions(self, exchange: _Exchange) -> None:
+        """Asks nobody who is not admitted, and everybody who is admitted again.
+
+        A client whose admission was taken back may never have seen the message, or its answer was
+        refused; if it is admitted again, it is asked anew.
+        """
+        for id_, (client, _) in list(exchange.asked.items()):
+            if not self.admitted(client):
+                del exchange.asked[id_]
+        asked = {client for client, _ in exchange.asked.values()}
+        exchange.unsent = [
+            client
+            for client in exchange.letters
+            if client not in asked and client not in exchange.answers and self.admitted(client)
+        ]
+
+    def _send(self, exchange: _Exchange, seconds: float) -> None:
+        """Sends to those who are connected."""
+        unsent = exchange.unsent
         if not unsent or seconds <= 0 or time.monotonic() < self._look_again:
-            return unsent
+            return
         online = self.post.online()
         ready = [client for client in unsent if self.nodes[client] in online]
         for client in unsent:
             self.tell(client, "working" if client in ready else "not connected")
         if ready:
-            addressed = []
-            for client in ready:
-                header, parts = letters[client]
-                header = header | {
-                    "session": self.ledger.session,
-                    "number": self.ledger.next(),
-                    "seconds": seconds,
-                    "known": bool(self.ledger.counted.get(client)),
-                    "study": self.study,
-                    "told": self.told.get(client),
-                }
-                addressed.append((self.nodes[client], {"header": _dump(header)} | parts))
+            letters = [self._letter(client, *exchange.letters[client], seconds) for client in ready]
             self.ledger.save()
-            for client, number in zip(ready, self.post.push(addressed, seconds), strict=True):
-                if number:
-                    asked[number] = client
-                else:
+            sealed = self.envelopes.seal(letters)
+            nodes = [self.nodes[client] for client in ready]
+            ids = self.post.push(list(zip(nodes, sealed, strict=True)), seconds)
+            for id_, (client, _, number, _) in zip(ids, letters, strict=True):
+                if not id_:
                     raise Failure(f"Flower did not take the message to {client}")
-        waiting = [client for client in unsent if client not in ready]
-        self._look_again = time.monotonic() + _LOOK if waiting else 0.0
-        return waiting
+                exchange.asked[id_] = (client, number)
+        exchange.unsent = [client for client in unsent if client not in ready]
+        self._look_again = time.monotonic() + _LOOK if exchange.unsent else 0.0
+
+    def _letter(self, client: str, header: Header, parts: Parts, seconds: float) -> Letter:
+        session, number = self.ledger.session, self.ledger.next()
+        header = header | {
+            "session": session,
+            "number": number,
+            "seconds": seconds,
+            "known": bool(self.ledger.counted.get(client)),
+            "study": self.study,
+            "told": self.told.get(client),
+        }
+        return client, session, number, {"header": _dump(header)} | parts
+
+    def _receive(self, exchange: _Exchange) -> None:
+        """Takes in what has arrived; a client whose answer was lost or forged is asked again."""
+        asked = exchange.asked
+        for arrival in self.post.pull(list(asked)) if asked else ():
+            if arrival.reply_to not in asked:
+                continue
+            client, number = asked.pop(arrival.reply_to)
+            if arrival.refused:
+                exchange.answers[client] = RefusedReply(client, arrival.refused)
+                continue
+            lost = arrival.lost
+            try:
+                if not lost:
+                    exchange.answers[client] = self.envelopes.open(
+                        client, self.ledger.session, number, arrival.parts
+                    )
+                    continue
+            except Refused as error:
+                lost = str(error)
+                exchange.forged[client] += 1
+                if exchange.forged[client] >= _FORGERIES:
+                    exchange.answers[client] = RefusedReply(client, lost)
+                    continue
+            exchange.lost[client] = lost
+            self.tell(client, f"lost: {lost}")
+            exchange.unsent.append(client)
 
     def _too_late(self, client: str, lost: Mapping[str, str]) -> ClientFailed:
         reason = f"did not answer within {self.deadline:g} seconds"
         return Absent(client, f"{reason} ({lost[client]})" if client in lost else reason)
+
+
+@dataclass
+class _Exchange:
+    """What has become of the letters of one exchange."""
+
+    letters: Mapping[str, tuple[Header, Parts]]
+    unsent: list[str] = field(default_factory=list)
+    asked: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The client and the number of each message that was sent, by its id."""
+    answers: dict[str, Parts | ClientFailed] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    forged: Counter[str] = field(default_factory=Counter)
 
 
 def reply_of(client: str, answer: Parts | ClientFailed, limits: Limits = MESSAGE) -> Reply:
@@ -250,35 +326,16 @@ def reply_of(client: str, answer: Parts | ClientFailed, limits: Limits = MESSAGE
     try:
         if answer.keys() != {"header", "content"}:
             raise Refused("its answer does not have a header and a content")
-        error, seconds, flops, late = _work(answer["header"])
-        if error:
-            kind = Absent if late else ClientFailed
-            return Reply(client, error=kind(client, _printable(error)))
+        header = read_answer_header(answer["header"])
+        if header.error:
+            kind = Absent if header.late else ClientFailed
+            return Reply(client, error=kind(client, header.error))
         content = decode(answer["content"], limits=limits)
         if not isinstance(content, dict):
             raise Refused("its answer is not a dict")
-        return Reply(client, content, None, seconds, flops)
+        return Reply(client, content, None, header.seconds, header.flops)
     except Refused as refusal:
         return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({refusal})"))
-
-
-def _work(data: bytes) -> tuple[str, float, int, bool]:
-    """The error, the seconds, the operations and the lateness in the header of an answer."""
-    match read_json(data, _HEADER, finite=True):
-        case {
-            "error": str(error),
-            "seconds": float() | int() as seconds,
-            "flops": int(flops),
-            "late": bool(late),
-            **rest,
-        } if not rest and 0 <= seconds <= _LONGEST and flops >= 0:
-            return error, float(seconds), int(flops), late
-    raise Refused("the header of its answer has another form")
-
-
-def _printable(text: str) -> str:
-    """A text of a client as it can be shown in one line of a terminal."""
-    return "".join(c if c.isprintable() else " " for c in text[:_LONGEST_REASON])
 
 
 def _dump(header: Header) -> bytes:

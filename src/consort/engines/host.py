@@ -18,10 +18,11 @@ from consort.core.randomness import derive
 from consort.core.wire import NamedTensor, check, tensors_in
 from consort.data.examples import Examples
 from consort.engines.states import StateStore
-from consort.errors import ClientFailed, ConsortError, Failure
+from consort.errors import ClientFailed, ConsortError, Failure, Refused
 from consort.federation.blueprint import Blueprint
 from consort.federation.federation import Federation
 from consort.federation.protection import Handler, Request, Setting
+from consort.federation.site import USES, Site
 from consort.models.multitask import MultiTaskModel
 from consort.training.client import Client, Witness
 from consort.training.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
@@ -42,6 +43,7 @@ class ClientHost:
         store: Where the clients' states are kept.
         tuning_epochs: If not 0, evaluation also scores models after so many epochs of fine-tuning.
         witness: Called with every model that a client scores, and with its scores.
+        site: What the clients keep to themselves; by default a simulated one.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ClientHost:
         store: StateStore,
         tuning_epochs: int = 0,
         witness: Witness | None = None,
+        site: Site | None = None,
     ) -> None:
         table = algorithm.companion
         self.federation = federation if table is None else federation.accompanied(table)
@@ -62,6 +65,7 @@ class ClientHost:
         self.store = store
         self.tuning_epochs = tuning_epochs
         self.witness = witness
+        self.site = site or Site()
         self._generator = Generator()
         self._seen: tuple[object, ...] = ()
 
@@ -167,22 +171,24 @@ class ClientHost:
         try:
             return self._run(call)
         except ConsortError as error:
-            return Reply(call.client, error=ClientFailed(call.client, str(error)))
+            failed = ClientFailed(call.client, str(error))
+            failed.__cause__ = error.with_traceback(None)
+            return Reply(call.client, error=failed)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             failed = ClientFailed(call.client, reason, traceback.format_exc())
+            failed.__cause__ = error.with_traceback(None)
             return Reply(call.client, error=failed)
 
     def _run(self, call: Call) -> Reply:
         start = time.process_time()
         remembered = self.store.load(call.client, call.before)
         generator = self._generator.manual_seed(self._seed(call) + 1)
-        request = Request(call, dict(remembered), generator)
+        request = Request(call, dict(remembered), generator, site=self.site)
         content = self._handler(request)
         reply = Reply(call.client, content, None, time.process_time() - start, request.flops)
         self._keep_private(reply.tensors)
-        if not call.evaluation:
-            self._remember(call, request.state, remembered)
+        self._remember(call, request.state, remembered)
         return reply
 
     @cached_property
@@ -201,7 +207,7 @@ class ClientHost:
         call = request.call
         method = getattr(self.algorithm_of(call.client), call.method, None)
         if not is_on_client(method):
-            raise ConsortError(
+            raise Refused(
                 f"{call.method} is not a method that clients answer: mark it with @on_client"
             )
         blueprint = self.federation.blueprint(call.client)
@@ -212,6 +218,7 @@ class ClientHost:
         request.flops = counter.flops
         if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
+        content = self.site.disclosed(content)
         self._keep_private(tensors_in(content))
         own = statistics(client.model) if client.model.batchnorm == "local" else {}
         if own:
@@ -267,7 +274,12 @@ class ClientHost:
         )
 
     def _remember(self, call: Call, state: State, remembered: State) -> None:
-        """Saves a client's state if an entry was added, removed or assigned to."""
+        """Saves a client's state if an entry was added, removed or assigned to.
+
+        Of an evaluation, only the uses of training data are saved.
+        """
+        if call.evaluation:
+            state = remembered | {key: state[key] for key in (USES,) if key in state}
         same = state.keys() == remembered.keys() and all(
             value is remembered[key] for key, value in state.items()
         )

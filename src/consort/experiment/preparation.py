@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from consort.errors import Failure, UsageError
 from consort.experiment.assembly import Assembly, assemble, run_of
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import about_run, settle, written_recipe
+from consort.experiment.run_folder import about_run, refuse_python, settle, written_recipe
 from consort.federation.federation import Federation
 from consort.run.folder import read_description
 from consort.run.observer import Observer
@@ -62,8 +61,6 @@ def ready_run(
     seed = assembly.federation.seed
     description = assembly.description | about_run(recipe, name, seed)
     description |= {
-        **dict.fromkeys(("privacy", "secure")),
-        **{protection.table: asdict(protection) for protection in recipe.protections(name)},
         **engine.description,
         "data": str(data.resolve()) if data else None,
     }
@@ -105,6 +102,7 @@ def resume_run(
 ) -> Run:
     """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
     written = read_description(folder)
+    refuse_python(folder, written)
     if written.get("engine") == "flower":
         raise UsageError(f"{folder} is a run of consort server: give that command again to go on")
     name = engine or written.get("engine")

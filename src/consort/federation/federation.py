@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -65,6 +65,9 @@ class Federation:
         >>> federation.initial("bank-1").size, federation.initial("bank-2").size
         (76, 148)
     """
+
+    holds_data: ClassVar[bool] = True
+    """Whether the data of the clients are on this machine."""
 
     members: Mapping[str, Member]
     seed: int = 0

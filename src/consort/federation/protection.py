@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import Generator
@@ -14,6 +14,7 @@ from consort.core.contract import Contract
 from consort.core.engine import Engine
 from consort.core.messages import Call, Payload, State
 from consort.errors import ClientFailed
+from consort.federation.site import Site
 from consort.training.steps import StepRule
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Request:
     """The random generator of this call; local training is the first to draw from it."""
     steps: StepRule | None = None
     """How local training takes its steps; None for the usual way."""
+    site: Site = field(default_factory=Site)
+    """What the client keeps to itself: secret randomness, one-time secrets, what it has spent."""
     flops: int = 0
     """The floating-point operations of the algorithm's method, if they are counted."""
 

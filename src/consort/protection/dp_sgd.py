@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from consort.core.randomness import Randomness
 from consort.data.examples import Examples
 from consort.errors import UsageError
-from consort.protection.accounting import spend
+from consort.federation.site import Site, Use
 from consort.training.client import Client
 from consort.training.local import LocalTraining
 from consort.training.objectives import Found, Gradients, Objective, Step, gradients_of_sum
@@ -24,20 +25,22 @@ Losses = Callable[[Client, Examples], dict[str, Tensor]]
 """Computes the losses of a batch."""
 
 
-def drawn(examples: Examples, rate: float, steps: int, generator: Generator) -> Iterator[Examples]:
+def drawn(
+    examples: Examples, rate: float, steps: int, randomness: Randomness
+) -> Iterator[Examples]:
     """Draws batches by Poisson sampling.
 
     Args:
         examples: The examples to draw from.
         rate: The probability with which each example is in a batch.
         steps: The number of batches.
-        generator: The source of randomness.
+        randomness: The source of randomness; who is drawn must stay a secret.
 
     Yields:
         One batch at a time, which may be empty.
     """
     for _ in range(steps):
-        chosen = torch.rand(len(examples), generator=generator) < rate
+        chosen = randomness.uniform(len(examples)) < rate
         yield examples.take(chosen.nonzero().flatten())
 
 
@@ -64,6 +67,10 @@ class PrivateSteps:
     """The largest norm of one example's gradient."""
     noise: float
     """The standard deviation of the noise, in units of `clip`."""
+    site: Site
+    """Where the steps are charged."""
+    randomness: Randomness
+    """The source of noise, and of who is drawn."""
 
     def __call__(
         self,
@@ -76,12 +83,13 @@ class PrivateSteps:
         names: Sequence[str],
         params: Sequence[Tensor],
     ) -> tuple[Step, Iterator[Examples]]:
-        """Prepares the steps of DP-SGD and records their number in the client's state.
+        """Prepares the steps of DP-SGD, which are charged before the first of them is taken.
 
         Arguments and return value are those of `StepRule`.
 
         Raises:
             UsageError: If `examples` or other than the default `gradients` are given.
+            Refused: If the steps are above the limit of the site.
         """
         if examples is not None or gradients is not gradients_of_sum:
             raise UsageError(
@@ -92,13 +100,13 @@ class PrivateSteps:
         count = max(len(train), 1)
         rate = min(local.batch / count, 1.0)
         steps = local.steps if local.steps is not None else local.epochs * -(-count // local.batch)
-        spend(client.state, rate, steps)
+        self.site.charge(client.state, Use("example", self.noise, rate, steps))
 
         def losses(client: Client, batch: Examples) -> dict[str, Tensor]:
             return local.weighted(objective(client, batch))
 
         step = self._step(client, losses, names, params, rate * count)
-        return step, drawn(train, rate, steps, client.generator)
+        return step, drawn(train, rate, steps, self.randomness)
 
     def _step(
         self,
@@ -119,28 +127,30 @@ class PrivateSteps:
 
         def step(batch: Examples) -> Found:
             values = {f"model.{n}": p.detach() for n, p in zip(names, params, strict=True)}
-            noise = noise_like(list(values.values()), self.noise * self.clip, client.generator)
+            noise = noise_like(list(values.values()), self.noise * self.clip, self.randomness)
             if not len(batch):
-                return [], [tensor / expected for tensor in noise]
+                return [], [(n / expected).to(p.dtype) for n, p in zip(noise, params, strict=True)]
             grads, found = each(values, batch.inputs, batch.targets)
             sums = clipped_sums(list(grads.values()), self.clip)
-            return [found.mean()], [(s + n) / expected for s, n in zip(sums, noise, strict=True)]
+            noisy = [((s + n) / expected).to(s.dtype) for s, n in zip(sums, noise, strict=True)]
+            return [found.mean()], noisy
 
         return step
 
 
-def noise_like(tensors: Iterable[Tensor], deviation: float, generator: Generator) -> list[Tensor]:
+def noise_like(tensors: Iterable[Tensor], deviation: float, randomness: Randomness) -> list[Tensor]:
     """Draws Gaussian noise.
 
     Args:
-        tensors: Tensors with the shapes and types of the noise.
+        tensors: Tensors with the shapes of the noise.
         deviation: The standard deviation.
-        generator: The source of randomness.
+        randomness: The source of randomness.
 
     Returns:
-        One tensor of noise for each of `tensors`.
+        One tensor of noise for each of `tensors`; it may be more precise than these, so that a sum
+        is rounded only once.
     """
-    return [torch.randn(t.shape, generator=generator, dtype=t.dtype) * deviation for t in tensors]
+    return [randomness.normal(t.shape, t.dtype) * deviation for t in tensors]
 
 
 def clipped_sums(grads: Sequence[Tensor], limit: float) -> list[Tensor]:

@@ -25,8 +25,9 @@ NO_GUARANTEE = (
 _GUARANTEE = (
     "Differential privacy per {level}: whoever sees everything that was sent learns about any "
     "single {level} hardly more than if it had not taken part, with ε = {epsilon:.3g} at δ = "
-    "{delta:.1g} for the client with the largest ε. This holds against everybody who does not know "
-    "the seed of the run, from which the noise is drawn. The larger ε, the weaker the guarantee."
+    "{delta:.1g} for the client with the largest ε. This run is a simulation: its noise is drawn "
+    "from its seed, and the guarantee holds against everybody who does not know the seed. Clients "
+    "on machines of their own draw secret noise. The larger ε, the weaker the guarantee."
 )
 _HOW = (
     "The last finished round was repeated from the state before it, and its messages were recorded "

@@ -10,7 +10,11 @@ function colourOf(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function template() {
+// The light colours of page.css, for pictures that go into documents.
+const PRINT = { "--line": "#dde3ea", "--ground": "#f5f7fa", "--accent": "#2f62c4", "--quiet": "#1c2430",
+  "--card": "#ffffff", "--text": "#1c2430" };
+
+function template(colourOf) {
   const axis = {
     gridcolor: colourOf("--line"),
     zerolinecolor: colourOf("--line"),
@@ -26,6 +30,7 @@ function template() {
       plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { bgcolor: colourOf("--card"), font: { color: colourOf("--text") } },
       legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colourOf("--quiet"), activecolor: colourOf("--accent") },
       margin: { l: 48, r: 12, t: 12, b: 44 },
       xaxis: axis,
       yaxis: axis,
@@ -38,8 +43,31 @@ function draw(plot) {
   plot.place.setAttribute("data-drawn", "");
   const { data, layout } = plot.figure;
   const byMouse = matchMedia("(pointer: fine)").matches;
-  const settings = { dragmode: byMouse ? "zoom" : false, template: template() };
-  Plotly.react(plot.place, data, { ...layout, ...settings }, { displayModeBar: false, responsive: true });
+  const settings = { dragmode: byMouse ? "zoom" : false, template: template(colourOf) };
+  Plotly.react(plot.place, data, { ...layout, ...settings }, config(plot.place));
+}
+
+// Two buttons appear over a plot: its picture as SVG or PNG, on white whatever the page's colours.
+function config(place) {
+  const button = (format, icon) => ({
+    name: `Download as ${format.toUpperCase()}`,
+    icon,
+    click: () => download(place, format),
+  });
+  return {
+    responsive: true,
+    displaylogo: false,
+    displayModeBar: "hover",
+    modeBarButtons: [[button("svg", Plotly.Icons.disk), button("png", Plotly.Icons.camera)], ["zoom2d", "pan2d", "resetScale2d"]],
+  };
+}
+
+function download(place, format) {
+  const { data, layout } = plots.find((plot) => plot.place === place).figure;
+  const filename = place.getAttribute("aria-label").toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const onWhite = { ...layout, template: template((name) => PRINT[name]), paper_bgcolor: "white", plot_bgcolor: "white" };
+  const size = { width: place.clientWidth, height: place.clientHeight, scale: format === "png" ? 2 : 1 };
+  return Plotly.downloadImage({ data, layout: onWhite }, { format, filename, ...size });
 }
 
 // Pictures are drawn when they come near the window, so that long pages open at once.

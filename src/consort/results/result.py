@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from consort.core.registry import did_you_mean
 from consort.errors import Failure, UsageError
 from consort.results.measurements import Measurements, Notes, Series
 from consort.results.summary import Spread, mean, middle, spread
 from consort.results.values import values_of
-from consort.run.folder import read_description
-from consort.run.history import History
+from consort.run.folder import read_description, read_history
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
@@ -58,7 +58,7 @@ class Result:
     def load(cls, folder: Path) -> Result:
         """Reads a run's folder."""
         about = read_description(folder)
-        measured = Measurements(History(folder / "history.jsonl"))
+        measured = Measurements(read_history(folder))
         if not measured.scores:
             raise NoResults(
                 f"{folder}: no results yet; wait for the first evaluation, "
@@ -241,6 +241,16 @@ class Result:
         rounds = self._measured.graphs.get(Series(task, metric, split, model or self.reports), {})
         return dict(sorted(rounds[max(rounds)].items())) if rounds else {}
 
+    def frame(self) -> Any:
+        """All rows of the history as a data frame of pandas or polars, whichever is there.
+
+        Raises:
+            UsageError: Neither is installed.
+        """
+        from consort.results.frames import history_frame
+
+        return history_frame([self])
+
     def metric_names(self) -> list[str]:
         """What `value` can be asked for."""
         return list(values_of(self))
@@ -259,5 +269,5 @@ class Result:
         """
         values = values_of(self)
         if name not in values:
-            raise UsageError(f"{self.folder}: no value `{name}`; there are {', '.join(values)}")
+            raise UsageError(f"{self.folder}: no value {did_you_mean(name, values)}")
         return values[name](self)

@@ -8,6 +8,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
+from consort.errors import UsageError
 from consort.results.summary import mean
 
 if TYPE_CHECKING:
@@ -104,3 +105,44 @@ _COSTS: Values = {
     "seconds": lambda run: math.fsum(run.per_round("seconds").values()),
     "client_seconds": lambda run: math.fsum(run.client_seconds().values()),
 }
+
+
+_FALLING = {"loss", "eer", "far", "frr", "rmse", "mse", "error", "skipped"}
+"""Words in the names of metrics of which less is better."""
+
+
+def is_higher_better(run: Result, name: str) -> bool:
+    """Whether higher is better, for a value that `Result.value` can be asked for.
+
+    Known for metrics that stand for a task and for costs. Other metrics are judged by their names:
+    of a loss, an error or an error rate, less is better.
+
+    Args:
+        run: A run that has the value.
+        name: The name of the value.
+    """
+    if name in _COSTS or name == "flops":
+        return False
+    for metric, higher in run.own_metrics.items():
+        if name == metric or name.endswith(f"_{metric}"):
+            return higher
+    return _FALLING.isdisjoint(name.split("_"))
+
+
+def by_client(run: Result, name: str) -> dict[str, float]:
+    """The value of every client, of which `Result.value` gives the mean.
+
+    Args:
+        run: The run.
+        name: A metric, also in the best round (`best_accuracy`), after local training
+            (`tuned_accuracy`) or of unseen users.
+
+    Raises:
+        UsageError: The value is not a mean over clients.
+    """
+    found = values_of(run).get(name)
+    if isinstance(found, partial) and found.func is _final:
+        return run.over_last_rounds(**found.keywords)
+    if isinstance(found, partial) and found.func is _best:
+        return run.by_client(found.keywords["metric"], run.best_round)
+    raise UsageError(f"{name} is no mean over clients: clients cannot be paired by it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,22 @@ from tests.unit.deployment.test_remote import Near, run
 from consort.core.plugins import find
 from consort.core.validation import adapter
 from consort.deployment.participant import Participant
+from consort.deployment.policy import Policy
+from consort.deployment.site import OwnMachine
 from consort.errors import UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
+from consort.experiment.sweep import Sweep
 from consort.experiment.tables import merged
+from consort.federation.site import Site
 from consort.results.result import Result
 from consort.training.local import LocalTraining
 
 EVALUATION = (
     IMPORT
     + '''
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from consort import Params, Protection
 
@@ -151,9 +156,18 @@ TOLD = {"title", "about", "seeds", "scales", "claims"} | {
     f"published.*.{key}"
     for key in ("source", "metric", "values", "percent", "higher_is_better", "group", "task")
 }
+TOLD |= {f"sweep.{field.name}" for field in fields(Sweep)}
 """What decides nothing: words, choices of the command, and what only comparisons look at."""
 ELSEWHERE = {"algorithms", "clients", "run.rounds"}
 """What all other tests of institutions have."""
+
+
+POLICY = Policy(
+    "listed",
+    evaluations=["size", "verification"],
+    protections=["privacy", "refuse_imprints", "robust", "rounded", "secure"],
+)
+"""What clients run here: also the plug-in above."""
 
 
 def keys_of(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> Iterator[str]:
@@ -228,8 +242,10 @@ def holdings(data: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", ACTING)
-def test_what_acts_in_one_process_acts_among_institutions(case, tmp_path: Path):
+def test_what_acts_in_one_process_acts_among_institutions(case, tmp_path: Path, monkeypatch):
     data, changes = ACTING[case]
+    if "privacy" in changes:  # all must be the same but for the noise, which is secret there
+        monkeypatch.setattr(OwnMachine, "randomness", Site.randomness)
     for needed in {"privacy": ["opacus"], "secure": ["cryptography", "Crypto"]}.get(case, []):
         pytest.importorskip(needed)
     settings = merged(BASE, changes)
@@ -237,7 +253,9 @@ def test_what_acts_in_one_process_acts_among_institutions(case, tmp_path: Path):
     one = recipe_of({k: v for k, v in settings.items() if k != "clients"} | {"groups": groups}, "x")
     prepare_run(one, "fedavg", 0, tmp_path / "near").go()
     clients = {
-        n: Participant(n, {"data": holdings(data, n)}, None, tmp_path / n, say=lambda _: None)
+        n: Participant(
+            n, {"data": holdings(data, n)}, None, tmp_path / n, say=lambda _: None, policy=POLICY
+        )
         for n in NAMES
     }
     run(recipe_of(settings, "x"), Near(PostOffice(clients)), tmp_path / "far", "fedavg")

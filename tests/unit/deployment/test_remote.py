@@ -21,6 +21,7 @@ from consort.deployment.server import FederationServer
 from consort.deployment.stack import FlowerStack
 from consort.deployment.status import current_status
 from consort.engines.embedded import Embedded
+from consort.engines.flower import Envelopes, NoEnvelopes
 from consort.engines.middleware import Absent, Wrapper
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import load_recipe, recipe_of
@@ -42,6 +43,7 @@ class Near:
 
     grid: PostOffice
     revoked: set[str] = field(default_factory=set)
+    envelopes: Envelopes = field(default_factory=NoEnvelopes)
 
     @property
     def nodes(self) -> dict[str, int]:
@@ -49,6 +51,9 @@ class Near:
 
     def admits(self, client: str) -> bool:
         return client not in self.revoked
+
+    def bound_answers(self, parameters: int) -> None:
+        assert parameters > 0
 
 
 @pytest.fixture

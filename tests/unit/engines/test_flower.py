@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.contract.helpers import Listener
-from tests.institutions import NAMES, STUDY
+from tests.institutions import NAMES, STUDY, Institutions
+from tests.kept import kept_states
 from tests.letters import PostOffice, ask, engine_for, participants, run_with
 from tests.unit.cli.command import measured
 
 from consort.algorithms.registry import find_algorithm
 from consort.core import files
 from consort.core.wire import encode
+from consort.deployment.credentials import ClientCredentials
+from consort.deployment.envelope import ClientEnvelopes, ServerEnvelopes
 from consort.engines.flower import Flower, Ledger, reply_of
 from consort.engines.middleware import Absent, RefusedReply
-from consort.errors import ClientFailed
+from consort.errors import ClientFailed, Failure
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Recipe
+from consort.run.schedule import Schedule
 
 
 @pytest.fixture
@@ -43,11 +49,10 @@ def kept(folder: Path, engine: Flower, post: PostOffice) -> tuple[list[str], byt
     state = find_algorithm("ditto").state_type()
     last = files.load(max(folder.glob("round-*.ckpt")), {state.__name__: state})
     states = {
-        f"{name}/{path.name}": path.read_bytes()
+        name: kept_states(client.folder / engine.ledger.session)[name]
         for name, client in post.participants.items()
-        for path in (client.folder / engine.ledger.session / name).glob("*.state")
     }
-    assert states
+    assert all(states.values())
     return measured(folder), encode(last["server"]), states
 
 
@@ -138,7 +143,7 @@ def test_the_error_of_a_client_names_it(recipe, tmp_path):
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "nonsense"}, {})})
     error = reply_of("a-0", answer).error
     assert type(error) is ClientFailed
-    assert str(error) == "client a-0: unknown kind of message: 'nonsense'"
+    assert str(error).startswith("client a-0: the message is not valid: Input tag 'nonsense'")
 
 
 def test_a_ledger_goes_on_where_it_was(tmp_path):
@@ -240,8 +245,9 @@ def test_a_new_run_ends_the_memory_of_runs_that_are_long_over(recipe, tmp_path):
         os.utime(last, (time.time() - days * 86_400,) * 2)
     over, *kept = sessions
     home = post.participants["a-0"].folder
-    assert {path.name for path in home.iterdir()} == set(kept)
-    assert all(list((home / session / "a-0").glob("*.state")) for session in kept)
+    assert {path.name for path in home.iterdir() if path.is_dir()} == set(kept)
+    assert (home / "privacy.ledger").is_file()  # it outlives the runs
+    assert all(kept_states(home / session)["a-0"] for session in kept)
     assert (post.participants["b-0"].folder / over).is_dir()
 
 
@@ -295,7 +301,7 @@ def test_nothing_is_answered_after_the_deadline(recipe, tmp_path):
     engine = engine_for(recipe, "ditto", post, tmp_path)
     ask(engine, "a-0", kind="describe")
     weights = ask(engine, "a-0", kind="initial", companion=None, draw=0)["model"]
-    session = {"session": engine.ledger.session, "number": 99, "seconds": -1, "told": None}
+    session = {"session": engine.ledger.session, "number": 99, "seconds": 0, "told": None}
     session |= {"known": False}
     header = session | {
         "study": engine.study,
@@ -316,3 +322,109 @@ def test_a_ledger_that_does_not_name_its_members_yet_is_read(tmp_path: Path):
     path.write_text('{"session": "s", "number": 3, "counted": {"a": [[1, 0]]}}')
     ledger = Ledger.open(path)
     assert (ledger.number, ledger.counted, ledger.members) == (3, {"a": [(1, 0)]}, {})
+
+
+def test_a_client_with_an_older_state_is_refused(recipe, tmp_path):
+    """Its folder is sound in itself, but of an earlier round, as after a restored backup."""
+    post = PostOffice(participants(tmp_path / "homes"))
+    home = post.participants["b-0"].folder
+    engine = engine_for(recipe, "ditto", post, tmp_path / "run")
+    run = run_with(recipe, "ditto", engine, tmp_path / "run")
+    replace(run, schedule=Schedule(rounds=1)).go()
+    shutil.copytree(home, tmp_path / "backup")
+    replace(run, schedule=Schedule(rounds=2)).go()
+    number = (home / engine.ledger.session / "last-message").read_bytes()
+    shutil.rmtree(home)
+    shutil.copytree(tmp_path / "backup", home)
+    (home / engine.ledger.session / "last-message").write_bytes(number)
+    post.participants |= participants(tmp_path / "homes", ["b-0"])
+    with pytest.raises(ClientFailed) as caught:
+        run.go()
+    assert str(caught.value) == (
+        "client b-0: the state of b-0 after round 2 is missing, or an older one was put in its "
+        "place: start the run again in a new --out"
+    )
+
+
+def test_a_damaged_record_of_exchanges_is_named(recipe, tmp_path):
+    ledger = Ledger(tmp_path / "exchanges.json", "a" * 32)
+    ledger.count("b-0", (3, 1))
+    ledger.save()
+    assert Ledger.open(ledger.path).counted == {"b-0": [(3, 1)]}
+    ledger.path.write_text(ledger.path.read_text().replace("3,", "2,"))
+    with pytest.raises(Failure, match=r"exchanges\.json is damaged or was changed: start the run"):
+        Ledger.open(ledger.path)
+
+
+def signed(recipe: Recipe, folder: Path, fate: Any) -> tuple[Flower, PostOffice]:
+    """Three clients and a server that sign what they send."""
+    institutions = Institutions(folder / "institutions")
+    post = PostOffice(participants(folder / "homes"), fate)
+    post.envelopes = {
+        name: ClientEnvelopes.of(ClientCredentials.open(institutions.folder / name, name))
+        for name in NAMES
+    }
+    engine = engine_for(recipe, "ditto", post, folder / "run")
+    engine.envelopes = ServerEnvelopes.of(institutions.server, institutions.server.admitted())
+    return engine, post
+
+
+def test_an_answer_of_another_client_is_refused_and_the_right_one_is_asked_again(recipe, tmp_path):
+    undisturbed = outcome(recipe, tmp_path / "1", PostOffice(participants(tmp_path / "homes-1")))
+    engine, post = signed(recipe, tmp_path, in_round_two("c-0", 2))
+    observer = Listener()
+    run_with(recipe, "ditto", engine, tmp_path / "run", observer).go()
+    assert kept(tmp_path / "run", engine, post) == undisturbed[:3]
+    assert not observer.failures
+    asked = [
+        header["call"][2] for name, header in post.headers if name == "b-0" and "call" in header
+    ]
+    assert asked == [1, 2, 2, 2, 3, 3]
+
+
+def test_a_client_in_whose_name_others_answer_is_given_up_in_the_end(recipe, tmp_path):
+    engine, _ = signed(recipe, tmp_path, in_round_two("c-0"))
+    observer = Listener()
+    run_with(recipe, "ditto", engine, tmp_path / "run", observer).go()
+    assert [type(error) for error in observer.failures] == [RefusedReply]
+    assert str(observer.failures[0]) == "client b-0: an answer is not signed by b-0"
+
+
+def test_an_answer_without_a_signature_is_refused(recipe, tmp_path):
+    engine, post = signed(recipe, tmp_path, lambda *_: "arrives")
+    post.envelopes.clear()
+    engine._look_again = 0.0
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
+    assert isinstance(answer, RefusedReply)
+    assert str(answer) == "client a-0: a message has no valid envelope"
+
+
+def test_a_client_that_is_admitted_again_during_an_exchange_is_asked_at_once(recipe, tmp_path):
+    """Its first message was under way when its admission was taken back: nobody answers that."""
+    post = PostOffice(participants(tmp_path), offline={"a-0"})
+    engine = engine_for(recipe, "ditto", post, tmp_path, deadline=60)
+    begun = time.monotonic()
+
+    def fate(client: str, header: dict[str, Any]) -> str:
+        return "late" if client == "b-0" and time.monotonic() < begun + 0.5 else "arrives"
+
+    def admitted(client: str) -> bool:
+        since = time.monotonic() - begun
+        if since > 1:
+            post.offline.clear()  # b-0's turn comes after that of a-0, who is late
+        return client != "b-0" or not 0.5 < since < 1
+
+    post.fate, engine.admitted = fate, admitted
+    answers = dict(engine.exchange({name: ({"kind": "describe"}, {}) for name in ("a-0", "b-0")}))
+    assert time.monotonic() - begun < 10
+    assert reply_of("b-0", answers["b-0"]).content["train"] > 0
+    assert sorted(name for name, _ in post.headers) == ["a-0", "b-0", "b-0"]
+
+
+def test_a_client_that_is_not_admitted_when_its_turn_comes_is_absent(recipe, tmp_path):
+    post = PostOffice(participants(tmp_path))
+    engine = engine_for(recipe, "ditto", post, tmp_path, deadline=60)
+    engine.admitted = lambda client: client != "a-0"
+    ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {})})
+    assert str(answer) == "client a-0: is no longer admitted"
+    assert not post.headers

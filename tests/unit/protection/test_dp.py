@@ -19,14 +19,16 @@ from consort.algorithms.fedproto import FedProto
 from consort.core.algorithm import on_client
 from consort.core.messages import Payload
 from consort.core.params import Params
-from consort.core.randomness import generator_for
+from consort.core.randomness import Seeded, generator_for
 from consort.data.examples import Examples, Splits
 from consort.domains.fingerprints.task import Verification
 from consort.errors import ClientFailed, UsageError
 from consort.federation.federation import Federation
 from consort.federation.member import Member
+from consort.federation.site import USES, Site, Use
 from consort.models.registry import ModelSpec
-from consort.protection.dp import Privacy, spend, spent
+from consort.protection.accounting import spent
+from consort.protection.dp import Privacy
 from consort.protection.dp_sgd import clipped_sums, drawn
 from consort.run.run import Run
 from consort.run.schedule import Schedule
@@ -59,28 +61,33 @@ def exact_epsilon(steps: int, noise: float, delta: float) -> float:
 @pytest.mark.parametrize(("steps", "noise"), [(1, 1.0), (10, 2.0), (100, 30.0)])
 def test_epsilon_is_an_upper_bound_and_not_far_from_the_exact_one(steps, noise):
     exact = exact_epsilon(steps, noise, 1e-5)
-    assert exact <= spent(((1.0, steps),), noise, 1e-5) <= 1.15 * exact
+    assert exact <= spent([Use("client", noise, 1.0, steps)], 1e-5) <= 1.15 * exact
 
 
 def test_rare_use_costs_less_and_nothing_costs_nothing():
-    assert spent((), 1.0, 1e-5) == 0.0
-    assert spent(((0.1, 10),), 1.0, 1e-5) < spent(((1.0, 10),), 1.0, 1e-5)
-    both = spent(((0.1, 10), (0.2, 10)), 1.0, 1e-5)
-    assert spent(((0.1, 20),), 1.0, 1e-5) < both < spent(((0.2, 20),), 1.0, 1e-5)
+    assert spent([], 1e-5) == 0.0
+    assert steps(0.1, 10) < steps(1.0, 10)
+    both = spent([Use("example", 1.0, 0.1, 10), Use("example", 1.0, 0.2, 10)], 1e-5)
+    assert steps(0.1, 20) < both < steps(0.2, 20)
 
 
-def test_a_ledger_adds_up():
-    state = {}
-    for rate, steps in ((0.5, 3), (0.25, 1), (0.5, 2)):
-        spend(state, rate, steps)
-    assert list(state.values()) == [[[0.25, 1], [0.5, 5]]]
+def steps(rate: float, count: int, noise: float = 1.0) -> float:
+    """The epsilon of steps that are all alike."""
+    return spent([Use("example", noise, rate, count)], 1e-5)
+
+
+def test_uses_of_one_kind_are_counted_together():
+    site, state = Site(), {}
+    for rate, count in ((0.5, 3), (0.25, 1), (0.5, 2)):
+        site.charge(state, Use("example", 1.0, rate, count))
+    assert state == {USES: [["example", 1.0, 0.25, 1], ["example", 1.0, 0.5, 5]]}
 
 
 def test_the_noise_of_a_client_has_the_right_size_and_its_update_is_clipped():
     privacy = Privacy("client", clip=2.0, noise=0.5)
     sent = Params({"w": torch.full((40_000,), 3.0)})
     answer = {"model": sent + Params({"w": torch.ones(40_000)}), "examples": 7}
-    found = privacy.protected(answer, {"model": sent}, {}, generator_for(0, "noise"))
+    found = privacy.protected(answer, {"model": sent}, Seeded(generator_for(0, "noise")))
     update = found["model"] - sent
     assert found["examples"] == 7
     assert float(update["w"].mean()) == pytest.approx(2.0 / 200, abs=0.02)
@@ -98,7 +105,7 @@ def test_clients_without_noise_send_their_clipped_updates():
 def test_what_was_spent_is_in_the_history_and_grows():
     privacy = Privacy("client", noise=3.0)
     rows = [row for row in finished(privacy, rounds=2).history if row.metric == "epsilon"]
-    expected = [spent(((1.0, rounds),), 3.0, 1e-5) for rounds in (1, 1, 2, 2)]
+    expected = [steps(1.0, rounds, 3.0) for rounds in (1, 1, 2, 2)]
     assert [row.value for row in rows] == expected
     assert {row.client for row in rows} == {"c0", "c1"}
 
@@ -106,8 +113,8 @@ def test_what_was_spent_is_in_the_history_and_grows():
 def test_examples_cost_by_how_often_each_is_used():
     rows = list(finished(Privacy("example"), rounds=2).history)
     found = {r.client: r.value for r in rows if (r.metric, r.round) == ("epsilon", 2)}
-    assert found["c0"] == spent(((16 / 30, 4),), 1.0, 1e-5)  # 30 examples: two steps an epoch
-    assert found["c1"] == spent(((16 / 31, 4),), 1.0, 1e-5)
+    assert found["c0"] == steps(16 / 30, 4)  # 30 examples: two steps an epoch
+    assert found["c1"] == steps(16 / 31, 4)
 
 
 def test_clipped_sums_are_those_of_one_example_after_the_other():
@@ -138,7 +145,7 @@ def test_noise_of_steps_has_the_size_that_is_paid_for():
 
 def test_batches_are_drawn_independently():
     examples = tiny_federation(1).data("c0").train
-    sizes = [len(batch) for batch in drawn(examples, 0.3, 400, generator_for(0))]
+    sizes = [len(batch) for batch in drawn(examples, 0.3, 400, Seeded(generator_for(0)))]
     assert sum(sizes) / 400 == pytest.approx(9, rel=0.1)
     assert torch.tensor(sizes).float().std() == pytest.approx(math.sqrt(30 * 0.21), rel=0.15)
 
@@ -181,7 +188,7 @@ def test_algorithms_that_are_not_covered_are_refused():
 
 
 def test_without_opacus_nothing_is_promised(monkeypatch):
-    monkeypatch.setitem(sys.modules, "opacus.accountants", None)
+    monkeypatch.setitem(sys.modules, "opacus.accountants.analysis", None)
     with pytest.raises(UsageError, match=r"needs Opacus .* pip install 'fedconsort\[privacy\]'"):
         finished(Privacy("client"))
 

@@ -325,7 +325,7 @@ def test_every_name_has_a_value_and_no_other(tmp_path):
         result.metric_names()
     )
     assert all(math.isfinite(result.value(name)) for name in result.metric_names())
-    with pytest.raises(UsageError, match="no value `worst_loss`; there are accuracy"):
+    with pytest.raises(UsageError, match="no value 'worst_loss': did you mean"):
         result.value("worst_loss")
 
 

@@ -64,7 +64,7 @@ def test_what_diverged_while_it_was_tuned_is_not_a_number(tmp_path):
 def test_without_tuning_there_are_no_such_values(tmp_path):
     result = run(tmp_path, [score(1, 0.5)])
     assert not any("tuned" in name for name in result.metric_names())
-    with pytest.raises(UsageError, match="no value `tuned_accuracy`; there are accuracy"):
+    with pytest.raises(UsageError, match="no value 'tuned_accuracy': did you mean"):
         result.value("tuned_accuracy")
 
 

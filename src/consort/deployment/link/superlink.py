@@ -18,6 +18,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
+from consort.deployment.link.local import make_local_credentials
 from consort.deployment.link.programs import end_program, free_port, start_program
 from consort.deployment.link.runtime import RetryPolicy, connect_executor
 from consort.errors import Failure
@@ -59,14 +60,17 @@ under load.
 class SuperLink:
     """Flower's server as a child process, reachable from this machine only.
 
+    It has a key and a secret of its own, which are made anew every time: nothing of the server's
+    credentials gets to it.
+
     Args:
-        credentials: The folder of the server's credentials.
-        folder: Where its database and its log are kept.
+        folder: Where its files are kept.
     """
 
-    def __init__(self, credentials: Path, folder: Path) -> None:
-        self.credentials = credentials
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.secret = folder / "executor.secret"
+        make_local_credentials(folder)
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -90,15 +94,15 @@ class SuperLink:
                 self._launch()
 
     def _launch(self) -> None:
-        files = {"certfile": "server.pem", "keyfile": "server.key", "ca-certfile": "ca.pem"}
-        arguments = [f"--ssl-{name}={self.credentials / file}" for name, file in files.items()]
+        files = {"certfile": "link.pem", "keyfile": "link.key", "ca-certfile": "link-ca.pem"}
+        arguments = [f"--ssl-{name}={self.folder / file}" for name, file in files.items()]
         self.process = start_program(
             _SUPERLINK,
             *arguments,
             "--isolation=process",
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
-            f"--superexec-auth-secret-file={self.credentials / 'executor.secret'}",
+            f"--superexec-auth-secret-file={self.secret}",
             f"--database={self.folder / 'superlink.db'}",
             f"--port={self.port}",
             log=self.folder / "superlink.log",
@@ -130,7 +134,7 @@ class SuperLink:
                     federation="",
                 )
             )
-        secret = (self.credentials / "executor.secret").read_bytes()
+        secret = self.secret.read_bytes()
         request = AcquireTaskRequest(supported_task_types=["flwr-serverapp"])
         with connect_executor(self.address, secret, self.authority, self.retry) as executor:
             while not (token := executor.AcquireTask(request).token):
@@ -139,8 +143,8 @@ class SuperLink:
 
     @property
     def authority(self) -> bytes:
-        """The certificate of the authority, which verifies that of the server."""
-        return (self.credentials / "ca.pem").read_bytes()
+        """The certificate that verifies that of the SuperLink."""
+        return (self.folder / "link-ca.pem").read_bytes()
 
     @contextmanager
     def _control(self) -> Any:

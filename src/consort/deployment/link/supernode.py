@@ -21,9 +21,15 @@ from flwr.supercore.run import RunNotRunningException as RunNotRunning
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
-from consort.deployment.link.programs import end_program, free_port, start_program
+from consort.core.files import write_file
+from consort.deployment.link.programs import (
+    end_program,
+    free_port,
+    readable_once,
+    start_program,
+)
 from consort.deployment.link.runtime import (
-    Interrupted,
+    Disconnected,
     RetryPolicy,
     connect_executor,
     parts_of,
@@ -67,13 +73,13 @@ class SuperNode:
 
     Args:
         server: HOST:PORT of the server.
-        key: The private key of this client.
+        key: The private key of this client, in the form that a SuperNode reads.
         authority: The certificate that verifies the server.
         folder: Where its secret and its log are kept.
     """
 
-    def __init__(self, server: str, key: Path, authority: Path, folder: Path) -> None:
-        self.server, self.key, self.authority, self.folder = server, key, authority, folder
+    def __init__(self, server: str, key: bytes, authority: Path, folder: Path) -> None:
+        self.server, self._key, self.authority, self.folder = server, key, authority, folder
         self.process: subprocess.Popen[bytes] | None = None
         self.secret = folder / "executor.secret"
         self.log = folder / "supernode.log"
@@ -81,21 +87,22 @@ class SuperNode:
 
     def start(self) -> None:
         """Starts the process with a new secret and on a free port."""
-        self.secret.touch(mode=0o600)
-        self.secret.write_bytes(os.urandom(32))
+        write_file(self.secret, os.urandom(32))
         self.log.unlink(missing_ok=True)
         port = free_port()
         self.address = f"127.0.0.1:{port}"
-        self.process = start_program(
-            _SUPERNODE,
-            f"--superlink={self.server}",
-            f"--root-certificates={self.authority}",
-            f"--auth-supernode-private-key={self.key}",
-            f"--superexec-auth-secret-file={self.secret}",
-            "--isolation=process",
-            f"--port={port}",
-            log=self.log,
-        )
+        with readable_once(self._key) as (key, inherited):
+            self.process = start_program(
+                _SUPERNODE,
+                f"--superlink={self.server}",
+                f"--root-certificates={self.authority}",
+                f"--auth-supernode-private-key={key}",
+                f"--superexec-auth-secret-file={self.secret}",
+                "--isolation=process",
+                f"--port={port}",
+                log=self.log,
+                inherited=[inherited],
+            )
         self._executor = connect_executor(
             self.address, self.secret.read_bytes(), None, RetryPolicy(0)
         )
@@ -181,7 +188,7 @@ class IncomingMessage:
         """Sends the reply.
 
         Raises:
-            Interrupted: If the deadline is over and Flower no longer accepts it.
+            Disconnected: If the deadline is over and Flower no longer accepts it.
         """
         try:
             push_message(
@@ -193,7 +200,7 @@ class IncomingMessage:
                 )
             )
         except ObjectPushError as error:
-            raise Interrupted("the deadline is over") from error
+            raise Disconnected("the deadline is over") from error
         finally:
             self._disconnect()
 

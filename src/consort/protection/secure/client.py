@@ -1,7 +1,12 @@
 """The client's half of secure aggregation: keys, shares of secrets, and masked answers.
 
 Bonawitz, Ivanov, Kreuter, Marcedone, McMahan, Patel, Ramage, Segal and Seth: Practical Secure
-Aggregation for Privacy-Preserving Machine Learning, CCS 2017, Figure 4, without signatures.
+Aggregation for Privacy-Preserving Machine Learning, CCS 2017, Figure 4, with signed keys and
+without the consistency check.
+
+A client takes each of the four steps once with the same keys, in their order. The keys move to the
+next step, on disk if the client is on a machine of its own, before the answer to a step is sent;
+whatever a server asks again is refused. New keys replace the old ones at any time.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from torch import Tensor
 from consort.core.messages import Payload, State
 from consort.core.params import Params
 from consort.errors import Failure, Refused
+from consort.federation.protection import Request
 from consort.protection.secure import masks
 from consort.protection.secure.masks import as_bytes, as_rows
 
@@ -26,28 +32,31 @@ HIDDEN_AMONG = "hidden_among"
 """The entry of a payload with the clients whose answers are masked together."""
 Needed = Callable[[int], int]
 """Computes how many clients must stay until the end of a round, from their number."""
-MEMORY = "secure aggregation"
-"""The entry of a client's state with its keys, until it has opened its shares."""
 
 
-def keys(_: Needed, client: str, state: State) -> Payload:  # noqa: ARG001
+def keys(_: Needed, request: Request) -> Payload:
     """Creates two pairs of keys, one for shares and one for masks.
 
     Args:
         _: Computes how many clients must stay.
-        client: The client's name.
-        state: The client's state, in which the private keys are stored.
+        request: The request.
 
     Returns:
-        The public keys.
+        The public keys, and if the client's site can make one, a proof that they are its keys.
     """
     private = [masks.new_private(), masks.new_private()]
-    state[MEMORY] = {"private": as_rows(private)}
-    return {"keys": as_rows([masks.public_of(key) for key in private])}
+    public = as_rows([masks.public_of(key) for key in private])
+    proof = request.site.vouch(_statement(public))
+    request.site.keep(request.state, {"step": KEYS, "private": as_rows(private)})
+    return {"keys": public} | ({"proof": as_rows([proof])} if proof else {})
 
 
 def shares(
-    needed: Needed, client: str, state: State, clients: Sequence[str], keys: Tensor
+    needed: Needed,
+    request: Request,
+    clients: Sequence[str],
+    keys: Tensor,
+    proofs: Sequence[Tensor] = (),
 ) -> Payload:
     """Splits the client's secrets into encrypted shares, one for every client.
 
@@ -55,48 +64,79 @@ def shares(
 
     Args:
         needed: Computes how many clients must stay.
-        client: The client's name.
-        state: The client's state.
+        request: The request.
         clients: All clients that take part.
         keys: Their public keys.
+        proofs: The proof of each client that these are its keys; none in a simulation.
 
     Returns:
         The shares, in the order of `clients`.
 
     Raises:
-        Refused: If the client has no keys.
+        Refused: If the client has no new keys, or the keys are not those of different clients.
     """
-    memory = _remembered(state)
+    memory = _secrets(request, KEYS)
+    client = request.call.client
+    _check_keys(request, memory, dict(zip(clients, keys, strict=True)), len(clients))
+    told = [as_bytes(proof) for proof in proofs] or [b""] * len(clients)
+    for other, public, proof in zip(clients, keys, told, strict=True):
+        if other != client:
+            request.site.verify(other, _statement(public), proof)
     threshold = needed(len(clients))
     seed, (lock, mask) = os.urandom(masks.SEED), map(as_bytes, memory["private"])
-    state[MEMORY] = memory | {"seed": as_rows([seed]), "clients": list(clients), "keys": keys}
     both = (masks.shares_of(secret, threshold, len(clients)) for secret in (seed, mask))
-    return {
-        "shares": as_rows(
-            [
-                masks.locked(lock, as_bytes(public[0]), b"".join(parts), f"{client} to {other}")
-                for other, public, parts in zip(clients, keys, zip(*both, strict=True), strict=True)
-            ]
-        )
-    }
+    locked = [
+        masks.locked(lock, as_bytes(public[0]), b"".join(parts), f"{client} to {other}")
+        for other, public, parts in zip(clients, keys, zip(*both, strict=True), strict=True)
+    ]
+    more = {"step": SHARES, "seed": as_rows([seed]), "clients": list(clients), "keys": keys}
+    request.site.keep(request.state, memory | more)
+    return {"shares": as_rows(locked)}
 
 
-def hidden(
-    needed: Needed,
-    client: str,
-    state: State,
-    among: Sequence[str],
-    content: Payload,
-    means: Mapping[str, Any],
-) -> Payload:
-    """Masks an answer, so that only its sum with the answers of other clients can be known.
+def _statement(public: Tensor) -> bytes:
+    """What a client says about its public keys."""
+    return b"keys of secure aggregation " + as_bytes(public)
+
+
+def _check_keys(request: Request, memory: State, keys: Mapping[str, Tensor], clients: int) -> None:
+    """Refuses keys that are not one pair for each of several clients, its own among them."""
+    own = as_rows([masks.public_of(as_bytes(private)) for private in memory["private"]])
+    mine = keys.get(request.call.client)
+    if len(keys) < clients or mine is None or not torch.equal(mine, own):
+        raise Refused("the keys of secure aggregation are not those of different clients and of it")
+    if len({as_bytes(public) for pair in keys.values() for public in pair}) < 2 * clients:
+        raise Refused("two clients are said to have the same key for secure aggregation")
+
+
+def ready(needed: Needed, request: Request, among: Sequence[str]) -> None:
+    """Checks that an answer may be masked, before the work for it is done.
 
     Only one answer is masked with the same keys: the difference of two would reveal their masks.
 
     Args:
         needed: Computes how many clients must stay.
-        client: The client's name.
-        state: The client's state.
+        request: The request.
+        among: The clients whose answers are masked together.
+
+    Raises:
+        Refused: If the client has not shared its secrets, has masked an answer with these keys
+            before, or has no keys of the others, or there are too few others.
+    """
+    memory = _secrets(request, SHARES)
+    if request.call.client not in among or not set(among) <= set(memory["clients"]):
+        raise Refused("it was asked to mask its answer among clients whose keys it does not have")
+    if len(set(among)) < needed(len(memory["clients"])):
+        raise Refused(f"it was asked to mask its answer among only {len(set(among))} clients")
+
+
+def hidden(
+    request: Request, among: Sequence[str], content: Payload, means: Mapping[str, Any]
+) -> Payload:
+    """Masks an answer, so that only its sum with the answers of other clients can be known.
+
+    Args:
+        request: The request, of which `ready` has approved.
         among: The clients whose answers are masked together.
         content: The answer.
         means: The entries that are averaged, and the entry that weights each, or None.
@@ -105,19 +145,11 @@ def hidden(
         The masked answer.
 
     Raises:
-        Refused: If the client has no keys, no keys of the others, too few others, or has masked an
-            answer with these keys before.
+        Refused: If the client has not shared its secrets, or has masked an answer with them.
         Failure: If the answer cannot be added up.
     """
-    memory = _remembered(state)
+    memory, client = _secrets(request, SHARES), request.call.client
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
-    if client not in among or not set(among) <= keys.keys():
-        raise Refused("it was asked to mask its answer among clients whose keys it does not have")
-    if len(set(among)) < needed(len(keys)):
-        raise Refused(f"it was asked to mask its answer among only {len(set(among))} clients")
-    if "among" in memory:
-        raise Refused("it has already masked an answer with these keys")
-    state[MEMORY] = memory | {"among": list(among)}
     numbers, layout = laid_out(content, means, len(among))
     masks.add_mask(numbers, as_bytes(memory["seed"]), 1)
     private = as_bytes(memory["private"][1])
@@ -125,6 +157,8 @@ def hidden(
         if other != client:
             seed = masks.agreed_seed(private, as_bytes(keys[other][1]))
             masks.add_mask(numbers, seed, sign(client, other))
+    left = {key: memory[key] for key in ("private", "clients", "keys")}  # no seed for a second mask
+    request.site.keep(request.state, left | {"step": HIDDEN_AMONG, "among": list(among)})
     return {"masked": torch.from_numpy(numbers.view(np.int64)), "layout": layout}
 
 
@@ -180,21 +214,19 @@ def _weight(name: str, content: Payload) -> int:
 
 def open_shares(
     needed: Needed,
-    client: str,
-    state: State,
+    request: Request,
     answered: Sequence[str],
     lost: Sequence[str],
     shares: Tensor,
 ) -> Payload:
-    """Decrypts the shares that remove masks from the sum, and deletes the client's keys.
+    """Deletes the client's keys, and decrypts the shares that remove masks from the sum.
 
     For each client either the share of its seed or that of its key is revealed, never both:
     together they would reveal its answer.
 
     Args:
         needed: Computes how many clients must stay.
-        client: The client's name.
-        state: The client's state.
+        request: The request.
         answered: The clients that answered, whose shares of seeds are revealed.
         lost: The clients that did not answer, whose shares of keys are revealed.
         shares: The encrypted shares, of `answered` and then of `lost`.
@@ -203,32 +235,36 @@ def open_shares(
         The shares of seeds and of keys.
 
     Raises:
-        Refused: If the client has no keys, `answered` and `lost` are not the clients among which
-            it masked its answer, too few answered, or its own answer is missing.
+        Refused: If the client has not masked an answer, or has opened shares after it; if
+            `answered` and `lost` are not the clients among which it masked its answer, too few
+            answered, or its own answer is missing.
     """
-    memory = _remembered(state)
+    memory, client = _secrets(request, HIDDEN_AMONG), request.call.client
     keys = dict(zip(memory["clients"], memory["keys"], strict=True))
     owners = [*answered, *lost]
-    if sorted(owners) != sorted(memory.get("among", [])):
+    if sorted(owners) != sorted(memory["among"]):
         raise Refused("it opens shares of the clients among which it masked its answer, each once")
     if client not in answered or len(answered) < needed(len(keys)):
         raise Refused(f"it opens no shares for a sum over {len(answered)} clients")
+    request.site.keep(request.state, {})
     lock = as_bytes(memory["private"][0])
     opened = [
         masks.unlocked(lock, as_bytes(keys[owner][0]), as_bytes(share), f"{owner} to {client}")
         for owner, share in zip(owners, shares, strict=True)
     ]
-    del state[MEMORY]
     found = {"seeds": as_rows([share[: masks.SEED] for share in opened[: len(answered)]])}
     if lost:
         found["keys"] = as_rows([share[masks.SEED :] for share in opened[len(answered) :]])
     return found
 
 
-def _remembered(state: State) -> dict[str, Any]:
-    if MEMORY not in state:
+def _secrets(request: Request, step: str) -> State:
+    """The client's secrets, if the last step that it took with them is the one that it must be."""
+    memory = request.site.secrets(request.state)
+    if not memory:
         raise Refused("it has no keys for secure aggregation: none were created, or all were used")
-    memory: dict[str, Any] = state[MEMORY]
+    if memory["step"] != step:
+        raise Refused("each step of secure aggregation is taken once with the same keys, in order")
     return memory
 
 

@@ -26,6 +26,8 @@ from consort.protection.secure.client import HIDDEN_AMONG, KEYS, OPEN, SHARES, N
 from consort.protection.secure.masks import as_bytes
 from consort.protection.secure.sealed import Sealed
 
+_PROOF = 4096  # bytes of a proof, at most
+_NO_PROOF = torch.zeros(1, 0, dtype=torch.uint8)
 _TYPES = {str(t): t for t in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 
 
@@ -89,10 +91,12 @@ class Exchange:
         Raises:
             NoReplies: If too few clients are left.
         """
-        found = self.ask(0, self.calls, KEYS, lambda _: {}, _has(keys=(2, 32)))
+        found = self.ask(0, self.calls, KEYS, lambda _: {}, _are_keys)
         self.keys = {client: reply.content["keys"] for client, reply in found.items()}
         self.needed = self.threshold(len(self.keys))
         told = {"clients": list(self.keys), "keys": torch.stack(list(self.keys.values()))}
+        if any("proof" in reply.content for reply in found.values()):
+            told["proofs"] = [reply.content.get("proof", _NO_PROOF) for reply in found.values()]
         fits = _has(shares=(len(self.keys), masks.LOCKED))
         found = self.ask(1, self.keys, SHARES, lambda _: told, fits)
         self.shares = {client: reply.content["shares"] for client, reply in found.items()}
@@ -283,6 +287,14 @@ def _has(**shapes: tuple[int, ...]) -> Callable[[Payload], bool]:
         content.keys() == shapes.keys()
         and all(_is(content[key], torch.uint8, shape) for key, shape in shapes.items())
     )
+
+
+def _are_keys(content: Payload) -> bool:
+    """Whether a content has two public keys, and perhaps a proof, which only clients can check."""
+    proof = content.get("proof", _NO_PROOF)
+    if not isinstance(proof, Tensor) or proof.dtype != torch.uint8 or proof.numel() > _PROOF:
+        return False
+    return _has(keys=(2, 32))({k: v for k, v in content.items() if k != "proof"})
 
 
 def _is(value: object, kind: torch.dtype, shape: tuple[int, ...]) -> bool:

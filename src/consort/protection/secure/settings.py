@@ -17,7 +17,7 @@ from consort.errors import Refused, UsageError
 from consort.federation.federation import Federation
 from consort.federation.protection import Handler, Protection, Request, Setting
 from consort.protection.secure import masks
-from consort.protection.secure.client import HIDDEN_AMONG, STEPS, hidden
+from consort.protection.secure.client import HIDDEN_AMONG, STEPS, hidden, ready
 from consort.protection.secure.server import Secured
 
 
@@ -73,17 +73,19 @@ class Secure(Protection):
         means = setting.algorithm.needed_means()
 
         def masked(request: Request) -> Payload:
-            call, state = request.call, request.state
+            call = request.call
             if call.method in STEPS:
-                return STEPS[call.method](self.needed, call.client, state, **call.payload)
+                return STEPS[call.method](self.needed, request, **call.payload)
             among = call.payload.get(HIDDEN_AMONG, ())
             if not among and not call.evaluation:
                 raise Refused("with [secure], it sends only masked answers, among those of others")
+            if not call.evaluation:
+                ready(self.needed, request, among)
             payload = {key: value for key, value in call.payload.items() if key != HIDDEN_AMONG}
             request.call = replace(call, payload=payload)
             content = handler(request)
             if not call.evaluation:
-                return hidden(self.needed, call.client, state, among, content, means)
+                return hidden(request, among, content, means)
             if tensors_in(content):
                 raise Refused("with [secure], it sends only scores in evaluations, no tensors")
             return content

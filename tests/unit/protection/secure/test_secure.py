@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from tests.contract.helpers import Listener
 from tests.helpers import assert_same, tiny_federation
+from torch import Generator
 
 from consort.algorithms.fedavg import FedAvg, Server
 from consort.algorithms.fedprox import FedProx
@@ -34,6 +35,8 @@ from consort.errors import ClientFailed, Failure, Refused, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.preflight import preflight
 from consort.experiment.preparation import prepare_run, resume_run
+from consort.federation.protection import Request
+from consort.federation.site import ONCE
 from consort.protection.dp import Privacy
 from consort.protection.robust import Robust
 from consort.protection.secure import client as secure_client
@@ -115,17 +118,20 @@ class Office:
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         for call in calls:
-            state = self.states[call.client]
+            request = self.request(call)
             if call.method in secure_client.STEPS:
                 step = secure_client.STEPS[call.method]
-                content = step(self.secure.needed, call.client, state, **call.payload)
+                content = step(self.secure.needed, request, **call.payload)
             else:
                 among, content = call.payload["hidden_among"], self.contents[call.client]
-                content = secure_client.hidden(
-                    self.secure.needed, call.client, state, among, content, MEANS
-                )
+                secure_client.ready(self.secure.needed, request, among)
+                content = secure_client.hidden(request, among, content, MEANS)
             late = call.method == "train" and call.client in self.lost
             yield Reply(call.client, content, Absent(call.client, "is gone") if late else None)
+
+    def request(self, call: Call) -> Request:
+        """A request that changes the client's memory."""
+        return Request(call, self.states[call.client], Generator())
 
     def close(self) -> None:
         pass
@@ -254,7 +260,7 @@ def test_keys_are_forgotten_after_an_exchange():
     call = Call("c0", "secure.keys", 1, 0, 0, {})
     (reply,) = host.answer([call])
     assert reply.error is None
-    assert secure_client.MEMORY in host.store.load("c0", (1, 1))
+    assert ONCE in host.store.load("c0", (1, 1))
     answers = {"a": answer(1, 1.0), "b": answer(1, 2.0)}
     office = Office(*answers)
     office.mean(answers)
@@ -263,29 +269,35 @@ def test_keys_are_forgotten_after_an_exchange():
 
 def exchanged(*clients: str) -> Office:
     """An office in which everybody has given shares and has hidden an answer."""
-    office = Office(*clients)
-    office.exchange.calls = {c: Call(c, "train", 1, 0, 0, {}) for c in clients}
-    office.exchange.agree()
+    office = agreed(*clients)
     for client in clients:
         hide(office, client, clients)
     return office
 
 
+def agreed(*clients: str) -> Office:
+    """An office in which everybody has given shares."""
+    office = Office(*clients)
+    office.exchange.calls = {c: Call(c, "train", 1, 0, 0, {}) for c in clients}
+    office.exchange.agree()
+    return office
+
+
 def hide(office: Office, client: str, among: Sequence[str]) -> Payload:
-    state = office.states[client]
-    return secure_client.hidden(office.secure.needed, client, state, among, answer(1, 1.0), MEANS)
+    request = office.request(Call(client, "train", 1, 2, 0, {}))
+    secure_client.ready(office.secure.needed, request, among)
+    return secure_client.hidden(request, among, answer(1, 1.0), MEANS)
 
 
 def opened(office: Office, client: str, answered: Sequence[str], lost: Sequence[str]) -> Payload:
     place = list(office.states).index(client)
     shares = torch.stack([office.exchange.shares[owner][place] for owner in [*answered, *lost]])
-    state = dict(office.states[client])
-    return secure_client.open_shares(office.secure.needed, client, state, answered, lost, shares)
+    request = office.request(Call(client, "secure.open", 1, 3, 0, {}))
+    return secure_client.open_shares(office.secure.needed, request, answered, lost, shares)
 
 
 def test_a_client_never_opens_both_shares_of_another_nor_a_sum_of_few():
     office = exchanged("a", "b", "c", "d")
-    assert opened(office, "a", ["a", "b", "c"], ["d"]).keys() == {"seeds", "keys"}
     for lost in (["c"], [], ["c", "d"]):
         with pytest.raises(Refused, match="clients among which it masked its answer"):
             opened(office, "a", ["a", "b", "c"], lost)
@@ -293,32 +305,33 @@ def test_a_client_never_opens_both_shares_of_another_nor_a_sum_of_few():
         opened(office, "a", ["a", "b"], ["c", "d"])
     with pytest.raises(Refused, match="opens no shares for a sum over 3 clients"):
         opened(office, "a", ["b", "c", "d"], ["a"])
+    assert opened(office, "a", ["a", "b", "c"], ["d"]).keys() == {"seeds", "keys"}
     with pytest.raises(Refused, match="no keys for secure aggregation"):
-        secure_client.open_shares(office.secure.needed, "a", {}, ["a"], [], torch.zeros(1))
+        opened(office, "a", ["a", "b", "c"], ["d"])
 
 
 def test_a_client_hides_one_answer_and_among_enough_others():
     """Else a server could ask for its masks one by one, or for an answer that has none."""
-    office = Office("a", "b", "c", "d")
-    office.exchange.calls = {c: Call(c, "train", 1, 0, 0, {}) for c in "abcd"}
-    office.exchange.agree()
+    office = agreed("a", "b", "c", "d")
     with pytest.raises(Refused, match="clients whose keys it does not have"):
         hide(office, "a", ["a", "b", "e"])
     for few in (["a"], ["a", "b"], ["a", "b", "b"]):
         with pytest.raises(Refused, match="to mask its answer among only"):
             hide(office, "a", few)
     hide(office, "a", ["a", "b", "c"])
-    with pytest.raises(Refused, match="has already masked an answer with these keys"):
+    with pytest.raises(Refused, match="taken once with the same keys, in order"):
         hide(office, "a", ["a", "b", "c", "d"])
 
 
 def test_fewer_than_needed_cannot_open_what_one_client_has_sent():
     """Two of four with the server's part have nothing but a wrong seed."""
-    office = exchanged("a", "b", "c", "d")
+    office = agreed("a", "b", "c", "d")
+    secret = as_bytes(office.states["b"][ONCE]["seed"])
+    for client in "abcd":
+        hide(office, client, "abcd")
     seeds = {}
     for place, client in enumerate("abc"):
         seeds[place] = as_bytes(opened(office, client, list("abcd"), [])["seeds"][1])
-    secret = as_bytes(office.states["b"][secure_client.MEMORY]["seed"])
     assert secret_of(seeds) == secret
     assert secret_of({place: seeds[place] for place in (0, 2)}) != secret
 

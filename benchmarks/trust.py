@@ -82,7 +82,8 @@ def main() -> None:
     ours = quickest(lambda: decode(data, limits=limits))
     plain = quickest(lambda: safetensors.load(data))
     report.line("megabytes of the answer", len(data) / 1e6)
-    report.line("bounded decoding / safetensors alone", ours / plain, "<=2")
+    report.line("bounded decoding, milliseconds", 1000 * ours)
+    report.line("bounded decoding / safetensors alone", ours / plain)
     report.finish()
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from consort.core.plugins import Entry, entries
+from consort.core.plugins import Registered, entries
 
 settings.register_profile("consort", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("consort")
@@ -21,4 +21,4 @@ def _one_thread_and_a_fixed_seed():
 @pytest.fixture
 def normed_encoder(monkeypatch):
     """Makes `{"name": "normed"}` a model for one test: the smallest encoder with BatchNorm."""
-    monkeypatch.setitem(entries("models"), "normed", Entry("tests.helpers:Normed"))
+    monkeypatch.setitem(entries("models"), "normed", Registered("tests.helpers:Normed"))

@@ -77,6 +77,7 @@ class Institutions:
         data.mkdir()
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in holdings(name).items())
         (data / "client.toml").write_text("[data]\n" + text)
+        (made.folder / "policy.toml").write_text('approve = "listed"\n')
         return made
 
     def start(

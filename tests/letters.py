@@ -12,6 +12,7 @@ from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.deployment.envelope import ClientEnvelopes
 from consort.deployment.participant import Participant
+from consort.deployment.policy import Policy
 from consort.deployment.remote import RemoteFederation
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Arrival, Flower, Ledger, Parts, reply_of
@@ -75,7 +76,14 @@ class PostOffice:
 def participants(folder: Path, names: Sequence[str] = NAMES) -> dict[str, Participant]:
     """The clients, each with its own data and its own folder."""
     return {
-        name: Participant(name, {"data": holdings(name)}, None, folder / name, say=lambda _: None)
+        name: Participant(
+            name,
+            {"data": holdings(name)},
+            None,
+            folder / name,
+            say=lambda _: None,
+            policy=Policy(approve="listed"),
+        )
         for name in names
     }
 

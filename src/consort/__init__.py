@@ -24,6 +24,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from consort.core.algorithm import Algorithm
     from consort.core.clients import Clients, batchable, on_client
+    from consort.core.contract import Count, Model, Number, Whole
+    from consort.core.contract_groups import ByTask, Maybe, Optional, Several
     from consort.core.messages import Each, Payload, Replies
     from consort.core.params import Params
     from consort.core.roster import Roster
@@ -31,11 +33,15 @@ if TYPE_CHECKING:
     from consort.data.examples import Examples, Splits
     from consort.errors import ConsortError, Failure, UsageError
     from consort.experiment.recipe import Recipe
+    from consort.experiment.trained import load_model
     from consort.federation.federation import Federation
     from consort.federation.member import Member
     from consort.federation.protection import Protection
+    from consort.interactive.outcome import Outcome
+    from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
+    from consort.results.result import Result
     from consort.run.history import History
     from consort.run.observer import Observer
     from consort.run.run import Run
@@ -48,11 +54,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Algorithm": "core.algorithm",
+    "ByTask": "core.contract_groups",
     "Classification": "tasks",
     "Client": "training.client",
     "Clients": "core.clients",
     "Compute": "training.compute",
     "ConsortError": "errors",
+    "Count": "core.contract",
     "Dataset": "data.dataset",
     "Each": "core.messages",
     "Examples": "data.examples",
@@ -60,36 +68,49 @@ _HOMES = {
     "Federation": "federation.federation",
     "History": "run.history",
     "LocalTraining": "training.local",
+    "Maybe": "core.contract_groups",
     "Member": "federation.member",
     "Meter": "tasks",
+    "Model": "core.contract",
     "ModelSpec": "models.registry",
     "MultiTaskModel": "models.multitask",
+    "Number": "core.contract",
     "Observer": "run.observer",
+    "Outcome": "interactive.outcome",
+    "Optional": "core.contract_groups",
     "Params": "core.params",
     "Payload": "core.messages",
     "Protection": "federation.protection",
     "Recipe": "experiment.recipe",
     "Replies": "core.messages",
+    "Result": "results.result",
     "Roster": "core.roster",
     "Run": "run.run",
     "Schedule": "run.schedule",
+    "Several": "core.contract_groups",
     "Splits": "data.examples",
     "Task": "tasks",
     "UsageError": "errors",
+    "Whole": "core.contract",
     "batchable": "core.clients",
+    "compare": "interactive.running",
+    "load_model": "experiment.trained",
     "on_client": "core.clients",
     "pull_towards": "training.objectives",
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
+    "train": "interactive.running",
 }
 
 __all__ = [
     "Algorithm",
+    "ByTask",
     "Classification",
     "Client",
     "Clients",
     "Compute",
     "ConsortError",
+    "Count",
     "Dataset",
     "Each",
     "Examples",
@@ -97,27 +118,38 @@ __all__ = [
     "Federation",
     "History",
     "LocalTraining",
+    "Maybe",
     "Member",
     "Meter",
+    "Model",
     "ModelSpec",
     "MultiTaskModel",
+    "Number",
     "Observer",
+    "Optional",
+    "Outcome",
     "Params",
     "Payload",
     "Protection",
     "Recipe",
     "Replies",
+    "Result",
     "Roster",
     "Run",
     "Schedule",
+    "Several",
     "Splits",
     "Task",
     "UsageError",
+    "Whole",
     "batchable",
+    "compare",
+    "load_model",
     "on_client",
     "pull_towards",
     "shift_by",
     "task_losses",
+    "train",
 ]
 
 

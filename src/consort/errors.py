@@ -61,8 +61,16 @@ class ClientFailed(Failure):
         self.traceback = traceback
 
 
-class Refused(Failure):
-    """A message is not accepted, because its content cannot be valid."""
+class Tellable(Failure):
+    """A failure that a client may report to the server of a federation, word for word.
+
+    Its text says nothing about the client's machine, files or data. Of all other errors, the server
+    is told only the kind.
+    """
+
+
+class Refused(Tellable):
+    """A message is not accepted, because its content cannot be valid or is not permitted."""
 
 
 class NoReplies(Failure):

@@ -17,6 +17,7 @@ from consort.core.randomness import derive
 from consort.core.wire import encode
 from consort.deployment.credentials import ClientCredentials
 from consort.deployment.participant import Participant
+from consort.deployment.policy import Policy
 from consort.deployment.privacy_ledger import (
     FILE,
     PrivacyLedger,
@@ -56,20 +57,31 @@ class EvilServer:
     """Sends whatever it likes to clients, and keeps what they answer."""
 
     def __init__(
-        self, folder: Path, recipe: Recipe, clients: Sequence[str] = ("a-0",), **owner: Any
+        self,
+        folder: Path,
+        recipe: Recipe,
+        clients: Sequence[str] = ("a-0",),
+        limit: PrivacyLimit | None = None,
     ) -> None:
         self.folder = folder
-        self.clients = {
-            name: Participant(
-                *(name, {"data": holdings(name)}, None, folder / name), say=lambda _: 0, **owner
-            )
-            for name in clients
-        }
+        self.policy = Policy(approve="listed", privacy=limit)
+        self.clients: dict[str, Participant] = {}
+        for name in clients:
+            self.restart(name)
         self.begin(recipe)
 
+    def restart(self, name: str) -> None:
+        """A client that is started, perhaps after it was killed."""
+        self.clients[name] = Participant(
+            *(name, {"data": holdings(name)}, None, self.folder / name),
+            say=lambda _: 0,
+            policy=self.policy,
+        )
+
     def begin(self, recipe: Recipe, name: str = "server") -> None:
-        """Starts a run, perhaps another one with the same clients."""
+        """Starts a run, perhaps another one with the same clients, whose answers are forgotten."""
         self.recipe = recipe
+        self.last: dict[str, tuple[int, int] | None] = {}
         (self.algorithm,) = recipe.algorithms
         post = PostOffice(self.clients)
         folder = self.folder / name
@@ -89,12 +101,15 @@ class EvilServer:
         payload: Payload,
         at: tuple[int, int] = (1, 0),
         forget: bool = False,
+        turn: int = 0,
     ) -> Reply:
         """Calls a method, at any time of the run; the client may be told to forget all before."""
-        counted = None if forget or not at[1] else [at[0], at[1] - 1]
-        call = Call(client, method, *at, 0, {})
+        counted = None if forget else self.last.get(client)
+        call = Call(client, method, *at, turn, {})
         header = {"kind": "call", "call": call.header, "counted": counted, "companion": None}
-        return self.send(client, header, payload)
+        reply = self.send(client, header, payload)
+        self.last[client] = at if reply.error is None and not call.evaluation else counted
+        return reply
 
     def model(self, client: str = "a-0") -> Params:
         """The initial weights of a client."""
@@ -146,12 +161,20 @@ def test_the_seed_of_the_run_does_not_tell_the_noise(tmp_path):
 @pytest.mark.parametrize("level", ["client", "example"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_the_same_question_never_gets_the_same_noise(algorithm, level, tmp_path):
-    """Two answers at one (round, step), of a client that was told to forget all it did between."""
+    """Two answers at one (round, step), of a client that was told to forget all it did between.
+
+    What is sent again because it was lost is the same answer, and is charged once.
+    """
     privacy = {"level": level, "clip": 1.0, "noise": 2.0}
     local = {"lr": 1.0, "batch": 1000, "steps": 1}
     evil = EvilServer(tmp_path, study(algorithm, privacy=privacy, local=local))
     question = evil.question()
-    one, two = (given(evil.ask("a-0", "train", question)) for _ in range(2))
+    one, copy = (given(evil.ask("a-0", "train", question, forget=True)) for _ in range(2))
+    assert torch.equal(numbers(one), numbers(copy))
+    before = charged(evil)
+    given(evil.ask("a-0", "test", evaluated(evil, question), forget=True))
+    two = given(evil.ask("a-0", "train", question, forget=True))
+    assert charged(evil)[0].count >= 2 * before[0].count
     deviation = 2.0 if level == "client" else 2.0 / one.get("examples", 54)
     difference = (numbers(one) - numbers(two)) / math.sqrt(2)
     moved = difference[difference != 0]
@@ -193,11 +216,11 @@ class Eavesdropper(EvilServer):
         found = {c: given(self.ask(c, "secure.shares", self.told, at)) for c in self.names}
         self.locked = {client: content["shares"] for client, content in found.items()}
 
-    def train(self, client: str, at: tuple[int, int] = (1, 2), **more: Any) -> Reply:
+    def train(self, client: str, at: tuple[int, int] = (1, 2), turn: int = 0) -> Reply:
         """The third step of one client."""
         self.start = self.model(client)
-        payload = {"model": self.start, "hidden_among": self.names} | more
-        return self.ask(client, "train", payload, at)
+        payload = {"model": self.start, "hidden_among": self.names}
+        return self.ask(client, "train", payload, at, turn=turn)
 
     def agreed(self) -> Eavesdropper:
         """All steps but the last."""
@@ -260,18 +283,18 @@ def test_every_step_of_secure_aggregation_is_taken_once(at, forget, tmp_path):
     evil.shares()
     once = "taken once with the same keys, in order"
     assert once in str(evil.open("c0", at=at, forget=forget).error)  # not before its time
-    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget).error)
+    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget, 7).error)
     for client in evil.names:
         evil.masked[client] = given(evil.train(client))["masked"]
-    assert once in str(evil.train("c0", at=at).error)
-    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget).error)
+    assert once in str(evil.train("c0", at=at, turn=7).error)
+    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget, 7).error)
     given(evil.open("c0"))
     for lost in ([], ["c2"]):
-        again = evil.open("c0", lost, at=at, forget=forget)
+        again = evil.open("c0", lost, at=at, forget=forget, turn=7)
         assert "no keys for secure aggregation" in str(again.error)
     assert "no keys for secure aggregation" in str(evil.train("c0", at=at).error)
     assert "no keys for secure aggregation" in str(
-        evil.ask("c0", "secure.shares", evil.told, at, forget).error
+        evil.ask("c0", "secure.shares", evil.told, at, forget, 7).error
     )
 
 
@@ -287,8 +310,7 @@ def test_a_client_that_is_killed_after_an_answer_does_not_give_it_again(tmp_path
     """What is on disk decides, not what the process remembers."""
     evil = Eavesdropper(tmp_path, 3).agreed()
     given(evil.open("c0"))
-    old = evil.clients["c0"]
-    evil.clients["c0"] = Participant("c0", old.brings, None, old.folder, say=lambda _: 0)
+    evil.restart("c0")
     assert "no keys for secure aggregation" in str(evil.open("c0", ["c2"]).error)
 
 
@@ -337,7 +359,7 @@ def test_a_client_that_is_told_to_forget_still_knows_what_it_spent(algorithm, le
     evil = EvilServer(tmp_path, study(algorithm, privacy={"level": level, "noise": 2.0}))
     question = evil.question()
     for number in range(1, 4):
-        given(evil.ask("a-0", "train", question, forget=True))
+        given(evil.ask("a-0", "train", question, forget=True, turn=number))
         (use,) = charged(evil)
         steps = use.count / number
         assert steps == (1 if level == "client" else int(steps))
@@ -363,7 +385,7 @@ def test_fine_tuning_for_an_evaluation_is_charged_each_time(algorithm, tmp_path)
     own = {"fedavg_ft": 1, "fedbabu": 10}  # the algorithm's own fine-tuning replaces the run's
     tuned = epoch * own.get(algorithm, 2)
     for number in (1, 2):
-        scores = given(evil.ask("a-0", "test", question, forget=True))
+        scores = given(evil.ask("a-0", "test", question, forget=True, turn=number))
         exact = [Use("example", 1.5, 16 / examples, epoch + number * tuned)]
         assert charged(evil) == exact
         assert scores["epsilon"] == spent(exact, 1e-5)
@@ -378,10 +400,7 @@ def test_a_limit_holds_over_studies_sessions_and_restarts(level, epsilon, tmp_pa
     for number in range(14):
         settings = {"privacy": privacy | {"noise": 4.0 + number % 3}, "run": {"rounds": number + 1}}
         evil.begin(study("fedavg", **settings), f"server {number}")
-        old = evil.clients["a-0"]
-        evil.clients["a-0"] = Participant(
-            "a-0", old.brings, None, old.folder, say=lambda _: 0, limit=limit
-        )
+        evil.restart("a-0")
         reply = evil.ask("a-0", "train", evil.question(), forget=True)
         answers += reply.error is None
         refusals += "the limit of its data" in str(reply.error)
@@ -422,5 +441,7 @@ def test_tiny_noise_and_a_large_delta_of_the_server_buy_nothing(tmp_path):
 
 def test_an_algorithm_that_is_not_covered_is_refused_by_the_client_too(tmp_path):
     evil = EvilServer(tmp_path, study("fedala", privacy={"level": "example"}))
-    reply = evil.send("a-0", {"kind": "describe"}, {})
-    assert "FedALA may learn from its data in other ways" in str(reply.error)
+    said: list[str] = []
+    evil.clients["a-0"].say = said.append
+    assert evil.send("a-0", {"kind": "describe"}, {}).error is not None
+    assert "FedALA may learn from its data in other ways" in said[-1]

@@ -17,7 +17,7 @@ from tests.contract.helpers import ROUGH, Rough, assert_same_outcome, finish, ma
 from tests.helpers import tiny_federation
 
 from consort.core.algorithm import Algorithm
-from consort.core.plugins import Entry, entries
+from consort.core.plugins import Registered, entries
 from consort.engines.choice import EngineChoice, EngineName, Origin
 from consort.federation.federation import Federation
 from consort.protection.secure.settings import Secure
@@ -32,7 +32,7 @@ RAY = EngineChoice(EngineName.ray, 2)
 
 def federation(name: str) -> Federation:
     """Clients whose BatchNorm statistics are their own, so that all of them remember something."""
-    entries("models")["rough"] = Entry(f"{Rough.__module__}:{Rough.__name__}")
+    entries("models")["rough"] = Registered(f"{Rough.__module__}:{Rough.__name__}")
     compute = Compute(count_flops=name.endswith(COUNTING))
     members = tiny_federation(CLIENTS, model=ROUGH, batchnorm="local", compute=compute)
     return members.protected(*([Secure()] if name.endswith(SECURE) else []))

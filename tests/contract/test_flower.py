@@ -26,6 +26,7 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, wire
+from tests.kept import kept_states
 from tests.unit.cli.command import measured, server_bytes
 
 from consort.deployment.keys import read_key
@@ -44,6 +45,8 @@ REPRESENTATIVE = ("ditto", "fml", "ifca", "fedper")
 """State on clients; a companion; other draws of the model; parts that never leave."""
 SECURED = "fedavg"
 OPTIONS = {"ifca": "clusters = 2", SECURED: "secure = {}"}
+UNKNOWN = {"recipe": {}, "algorithm": "x", "seed": 0, "version": "9.9", "digest": "0" * 32}
+"""A study that no client joins."""
 States = dict[str, bytes]
 
 
@@ -116,9 +119,10 @@ def far_and_near(
     assert measured(folder / "far") == measured(folder / "near")
     assert server_bytes(folder / "far") == server_bytes(folder / "near")
     session = Ledger.open(folder / "far" / "exchanges.json").session
+    near_states = kept_states(folder / "near" / "clients")
     homes = {client: deployment.institutions.folder / client / "state" for client in NAMES}
     return {
-        client: (states(home / session / client), states(folder / "near" / "clients" / client))
+        client: (kept_states(home / session)[client], near_states.get(client, {}))
         for client, home in homes.items()
     }
 
@@ -133,20 +137,15 @@ def test_so_they_do_under_masks_whose_keys_are_never_the_same(deployment, tmp_pa
     pytest.importorskip("cryptography", reason="pip install 'fedconsort[secure]'")
     pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
     for far, near in far_and_near(SECURED, deployment, tmp_path).values():
-        assert far.keys() == near.keys() > {"2-0.state", "2-3.state"}
-        assert far["2-0.state"] != near["2-0.state"]  # keys are no function of the seed
-        assert far["2-3.state"] == near["2-3.state"]  # and at the end of a round they are forgotten
-
-
-def states(folder: Path) -> States:
-    return {path.name: path.read_bytes() for path in folder.glob("*.state")}
+        assert far.keys() == near.keys() > {"2-0", "2-3"}
+        assert far["2-0"] != near["2-0"]  # keys are no function of the seed
+        assert far["2-3"] == near["2-3"]  # and at the end of a round they are forgotten
 
 
 def test_what_is_said_is_never_heard_on_the_wire(deployment, tmp_path):
     marker = "THE-SECRET-OF-THIS-TEST"
-    study = {"recipe": {}, "algorithm": marker, "seed": 0, "version": marker, "digest": ""}
     engine = deployment.engine(tmp_path)
-    engine.study = study
+    engine.study = UNKNOWN | {"algorithm": marker, "version": marker}
     ((_, answer),) = engine.exchange({"a-0": ({"kind": "describe"}, {"shared": marker.encode()})})
     assert marker in json.loads(answer["header"])["error"]  # it went there and came back
     assert len(deployment.wire.heard) > 10_000
@@ -206,6 +205,18 @@ def test_a_key_that_was_not_admitted_is_refused(deployment):
             assert answer.status_code == 401
 
 
+def test_what_flower_writes_is_for_its_owner_only(deployment):
+    """Above all superlink.db, which contains every message."""
+    places = [deployment.stack.link.folder]
+    places += [deployment.institutions.folder / name / "state" for name in NAMES]
+    written = [path for place in places for path in place.rglob("*")]
+    assert {"superlink.db", "superlink.log", "supernode.log", "executor.secret"} <= {
+        path.name for path in written
+    }
+    for path in (*places, *written):
+        assert path.is_socket() or not path.stat().st_mode & 0o077, path
+
+
 def own_key(path: Path):
     key = read_key(path)
     return key, key.public_key()
@@ -213,7 +224,7 @@ def own_key(path: Path):
 
 def test_a_repeated_message_is_refused(deployment, tmp_path):
     engine = deployment.engine(tmp_path)
-    engine.study = {"recipe": {}, "algorithm": "", "seed": 0, "version": "", "digest": ""}
+    engine.study = UNKNOWN
     ask = {"b-0": ({"kind": "describe"}, {})}
     ((_, first),) = engine.exchange(ask)
     assert "this client has Consort" in json.loads(first["header"])["error"]

@@ -38,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_is_built(site: Path):
     inside = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
-    for path in [*inside, Path("changelog.md"), Path("contributing.md")]:
+    for path in [*inside, *map(Path, ("changelog.md", "contributing.md", "security.md"))]:
         assert (site / path.with_suffix(".html")).is_file(), path
 
 

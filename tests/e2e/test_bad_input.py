@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.kept import place_of
 from tests.unit.cli.command import RECIPE, consort, measured, server_bytes, write_recipe
 
 COMMAND = [sys.executable, "-c", "from consort.cli import main; main()"]
@@ -425,7 +426,7 @@ def test_a_damaged_memory_of_a_client(tmp_path: Path, out: Path):
     assert consort("run", recipe, "--algorithm", "ditto", "--out", out, "--quiet").code == 0
     folder = out / "ditto" / "seed-0"
     (folder / "round-000003.ckpt").unlink()
-    state = folder / "clients" / "client-1" / "2-0.state"
+    state, _ = place_of(folder / "clients", "client-1", 2)
     state.write_bytes(damage(state.read_bytes(), "middle"))
     line = refused("resume", folder, code=1)
     for word in ("client client-1", f"{state} is damaged", "start the run again"):
@@ -458,7 +459,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     recipe = write_recipe(tmp_path)
     (tmp_path / "file").write_text("in the way")
     line = refused("run", recipe, "--out", tmp_path / "file", code=1)
-    assert f"{tmp_path / 'file'}/fedavg/seed-0: Not a directory" in line
+    assert f"{tmp_path / 'file'} is not a folder: choose another one" in line
 
 
 def test_what_tells_but_decides_nothing_may_change(tmp_path: Path, out: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import Block, page
+from tests.docs.pages import Block, Page, page
 from tests.institutions import environment, free_port, until
 
 from consort.results.result import Result
@@ -27,7 +28,8 @@ def test_three_institutions_from_nothing(tmp_path: Path):
     for place in places.values():
         place.mkdir()
     blocks = {block.title: block for block in deploy.blocks if block.language == "toml"}
-    (places["server"] / "study.toml").write_text(blocks["study.toml"].text)
+    for place in places.values():  # the server's operator shows the recipe to everybody
+        (place / "study.toml").write_text(blocks["study.toml"].text)
     for bank in BANKS:
         (places[bank] / "data").mkdir()
         (places[bank] / "data" / "client.toml").write_text(blocks["client"].text)
@@ -39,6 +41,11 @@ def test_three_institutions_from_nothing(tmp_path: Path):
             for words in commands(block, port):
                 if words[0] == "status":  # which has nothing to show before the server is up
                     assert running["server"].wait(PATIENCE) == 0, said(places["server"])
+                if words[1] == "studies":
+                    until(lambda: waiting(places["bank-3"]), PATIENCE, "the study")
+                    assert_shown(deploy, places["bank-3"])
+                if words[1] == "approve":
+                    words[-1] = waiting(places["bank-3"])
                 started = start(words, places[block.title])
                 if words[0] in ("server", "client"):
                     running[block.title] = started
@@ -51,6 +58,7 @@ def test_three_institutions_from_nothing(tmp_path: Path):
         assert result.rounds_done == 3
         assert set(result.clients) == set(BANKS)
         assert (places["server"] / "out" / "report.html").exists()
+        assert "lines: none was changed, and none is missing" in said(places["bank-3"])
     finally:
         for process in running.values():
             process.terminate()
@@ -66,6 +74,20 @@ def commands(block: Block, port: int) -> list[list[str]]:
     lines = text.replace("fl.example.org", "localhost").splitlines()
     assert all(line.startswith("consort ") for line in lines)
     return [shlex.split(line)[1:] for line in lines]
+
+
+def waiting(place: Path) -> str:
+    """The first digits of the study that waits at a bank."""
+    found = re.search(r": study (\w{8}): .*is waiting for", said(place), re.DOTALL)
+    return found[1] if found else ""
+
+
+def assert_shown(deploy: Page, place: Path) -> None:
+    """The bank sees what the page shows, but for the hash and the versions."""
+    (block,) = [block for block in deploy.blocks if block.language == "text"]
+    text = block.text.replace("3f9a61c2", waiting(place))
+    for line in text.splitlines():
+        assert "versions: " in line or line in said(place)
 
 
 def start(words: list[str], place: Path) -> subprocess.Popen[bytes]:

@@ -34,6 +34,7 @@ from typing import Any
 
 from tests.faults.fragile import Fragile
 from tests.institutions import NAMES, STUDY, Institutions, free_port, groups, until
+from tests.kept import kept_states
 from tests.unit.cli.command import measured
 
 from consort.core import files
@@ -130,7 +131,7 @@ def expected(scene: Scene, dropped: bool) -> tuple[list[str], bytes, dict[str, b
     if dropped:
         run.engine = lambda host: Dropping(Embedded(host))
     run.go()
-    return outcome(folder, {name: folder / "clients" / name for name in NAMES})
+    return outcome(folder, dict.fromkeys(NAMES, folder / "clients"))
 
 
 def outcome(run: Path, states: dict[str, Path]) -> tuple[list[str], bytes, dict[str, bytes]]:
@@ -138,9 +139,9 @@ def outcome(run: Path, states: dict[str, Path]) -> tuple[list[str], bytes, dict[
     state = Fragile.state_type()
     last = files.load(max(run.glob("round-*.ckpt")), {state.__name__: state})
     kept = {
-        f"{name}/{path.name}": path.read_bytes()
+        f"{name}/{stamp}": state
         for name, folder in states.items()
-        for path in folder.glob("*.state")
+        for stamp, state in kept_states(folder).get(name, {}).items()
     }
     return measured(run), encode(last["server"]), kept
 
@@ -336,7 +337,7 @@ def main(name: str) -> None:
             scene.institutions.close()
         seconds = time.monotonic() - start
         session = json.loads((scene.out / "exchanges.json").read_text())["session"]
-        homes = {n: scene.institutions.folder / n / "state" / session / n for n in NAMES}
+        homes = {n: scene.institutions.folder / n / "state" / session for n in NAMES}
         found, right = outcome(scene.out, homes), expected(scene, name == "stopped")
     for what, one, other in zip(("rows", "server", "clients"), found, right, strict=True):
         if one != other:

@@ -22,7 +22,7 @@ LAYERS = (
     ("algorithms",),
     ("federation", "engines", "protection", "run"),
     ("experiment", "results", "attacks"),
-    ("report", "studio", "deployment", "use", "cli"),
+    ("report", "studio", "deployment", "use", "interactive", "cli"),
 )
 """From the bottom to the top. A package imports its own layer, without cycles, and those below."""
 DOMAINS = ("errors", "core", "tasks", "models", "data", "metrics", "training")

@@ -36,7 +36,7 @@ from consort.attacks.imprint import Imprint, imprinted
 from consort.core.algorithm import Clients
 from consort.core.messages import Call
 from consort.core.params import Params
-from consort.core.plugins import Entry, entries
+from consort.core.plugins import Registered, entries
 from consort.core.wire import encode
 from consort.domains.fingerprints.task import Verification
 from consort.engines.host import ClientHost
@@ -56,7 +56,7 @@ LOCAL = LocalTraining(lr=0.2, epochs=2)
 @pytest.mark.parametrize("gap", ["accuracy", "loss"])
 @pytest.mark.parametrize("batchnorm", ["average", "local", "recompute"])
 def test_without_a_step_every_bit_is_fedavgs(gap, batchnorm, tmp_path, monkeypatch):
-    monkeypatch.setitem(entries("models"), "rough", Entry("tests.contract.helpers:Rough"))
+    monkeypatch.setitem(entries("models"), "rough", Registered("tests.contract.helpers:Rough"))
     local = LocalTraining(lr=0.1, batch=8)
     models = []
     for algorithm in (AFFR(local, step=0.0, gap=gap), FedAvg(local)):

@@ -17,7 +17,7 @@ from consort.algorithms.fedhca2 import FedHCA2, Server
 from consort.algorithms.local_only import LocalOnly
 from consort.core.algorithm import Clients
 from consort.core.params import Params
-from consort.core.plugins import Entry, entries
+from consort.core.plugins import Registered, entries
 from consort.core.wire import encode, tensors_in
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
@@ -56,7 +56,7 @@ class Decoded(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _decoded_encoder(monkeypatch):
-    monkeypatch.setitem(entries("models"), "decoded", Entry(f"{__name__}:Decoded"))
+    monkeypatch.setitem(entries("models"), "decoded", Registered(f"{__name__}:Decoded"))
 
 
 def federation(members=MEMBERS, **options):

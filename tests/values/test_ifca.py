@@ -22,7 +22,7 @@ from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.ifca import IFCA, Server
 from consort.core.algorithm import Clients
 from consort.core.params import Params
-from consort.core.plugins import Entry, entries
+from consort.core.plugins import Registered, entries
 from consort.core.wire import encode
 from consort.data.examples import Splits
 from consort.engines.embedded import Embedded
@@ -113,7 +113,7 @@ def test_a_model_without_a_finite_loss_is_never_chosen():
 )
 def test_with_one_cluster_it_is_fedavg_bit_for_bit(model, batchnorm, tmp_path, monkeypatch):
     """Choosing leaves no trace: neither in BatchNorm's statistics nor in what dropout draws."""
-    monkeypatch.setitem(entries("models"), "rough", Entry("tests.contract.helpers:Rough"))
+    monkeypatch.setitem(entries("models"), "rough", Registered("tests.contract.helpers:Rough"))
     federation = tiny_federation(3, model={"name": model}, batchnorm=batchnorm)
     local = LocalTraining(lr=0.1, batch=16)
     ifca = play(IFCA(local, clusters=1), federation, tmp_path / "ifca", rounds=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from consort.core.contract import Count
 from consort.core.messages import Payload
 from consort.data.examples import Examples
 from consort.training.client import Client
@@ -9,6 +10,11 @@ from consort.training.local import LocalTraining
 
 REACHED = "loss reached"
 """The entry of a client's state with the loss of the model that it trained last."""
+
+
+def most_steps(local: LocalTraining) -> Count:
+    """How many steps a client can have taken: at most four per example and pass over its data."""
+    return Count(4 * (local.steps or local.epochs))
 
 
 def judges(client: Client) -> Examples:

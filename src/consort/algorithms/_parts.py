@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from consort.core.algorithm import Clients
+from consort.core.contract import Model
 from consort.core.messages import Each, Payload
 from consort.core.params import BUFFERS, Params
 from consort.core.roster import Roster
@@ -16,6 +17,10 @@ from consort.training.client import Client
 ENCODER, DECODERS, HEADS = "encoder", "decoders", "heads"
 OWN = "own"
 """The entry of a client's state with the parameters that it does not send."""
+
+
+TRAVELLING = Model(ENCODER, DECODERS, without=(BUFFERS,))
+"""What clients answer: see `travelling`."""
 
 
 def travelling(model: Params) -> Params:

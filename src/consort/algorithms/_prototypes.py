@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from consort.core.params import Params
 from consort.data.examples import Examples
-from consort.errors import Failure
+from consort.errors import Failure, NoReplies
 from consort.training.client import Client
 from consort.training.optimizers import make_optimizer
 
@@ -60,14 +61,20 @@ def as_examples(sent: Iterable[Prototypes]) -> dict[str, Examples]:
     for prototypes in sent:
         for task, means in prototypes.items():
             pairs.setdefault(task, []).extend(means.items())
-    return {
-        task: Examples(
-            torch.stack([feature for _, feature in found]),
-            {task: torch.tensor([label for label, _ in found])},
-        )
-        for task, found in pairs.items()
-        if found
-    }
+    return {task: _examples(task, found) for task, found in pairs.items() if found}
+
+
+def _examples(task: str, pairs: Sequence[tuple[int, Tensor]]) -> Examples:
+    """Prototypes as examples; those of another length than most are left out."""
+    shape = most_common(feature.shape for _, feature in pairs)
+    alike = [(label, feature) for label, feature in pairs if feature.shape == shape]
+    labels = torch.tensor([label for label, _ in alike])
+    return Examples(torch.stack([feature for _, feature in alike]), {task: labels})
+
+
+def most_common(shapes: Iterable[torch.Size]) -> torch.Size | None:
+    """The shape that occurs most often among `shapes`; None if there is none."""
+    return max((counts := Counter(shapes)), key=counts.__getitem__, default=None)
 
 
 def pull(found: Examples, prototypes: Prototypes, strength: float) -> dict[str, Tensor]:
@@ -110,7 +117,7 @@ def fitted(
         The trained parameters.
 
     Raises:
-        Failure: If the loss is not finite.
+        NoReplies: If the loss is not finite, be it by the learning rate or by what a client sent.
     """
     optimizer = make_optimizer("sgd")
     moving = Params({name: tensor.clone().requires_grad_() for name, tensor in params.items()})
@@ -119,6 +126,6 @@ def fitted(
     for batch in batches:
         found = loss(moving, batch)
         if not found.isfinite():
-            raise Failure(f"the server's loss became {found.item()}: lower server_lr = {lr}")
+            raise NoReplies(f"the server's loss became {found.item()}: lower server_lr = {lr}")
         optimizer.step(values, list(torch.autograd.grad(found, leaves)), lr)
     return Params(dict(zip(moving, values, strict=True)))

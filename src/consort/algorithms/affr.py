@@ -25,6 +25,9 @@ from consort.aggregation.gap_weights import (
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, Probability
+from consort.core.contract import Count, Model, Number
+from consort.core.contract_groups import Maybe
+from consort.core.limits import LARGEST
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -66,6 +69,12 @@ class AFFR(Algorithm[Server]):
     """Whether the step is divided by the number of clients, as in FedDG-GA's code."""
     dead_zone: NonNegativeFloat = 1.0
     """A gap of fewer than so many validation examples counts as 0."""
+
+    @property
+    def gaps(self) -> Number:
+        """The range of gaps; those of models that have diverged are no numbers."""
+        widest = LARGEST if self.gap == "loss" else 1.0
+        return Number(-widest, widest, finite=False)
 
     def start(self, roster: Roster) -> Server:
         """The common initial model; no weights are known yet."""
@@ -113,7 +122,7 @@ class AFFR(Algorithm[Server]):
             moved = gap_weights(shares, gaps, step, self.denominator)
         return None if moved == shares else moved
 
-    @on_client
+    @on_client(model=Model(), examples=Count(), gap=lambda self, _: Maybe(self.gaps))
     def train(self, client: Client, model: Params) -> Payload:
         """The gap of the received model to the one that the client sent last, then local epochs."""
         model.load_into(client.model)

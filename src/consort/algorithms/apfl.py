@@ -14,6 +14,7 @@ from torch import Tensor
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import on_client
 from consort.core.bounds import Probability
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import Params, slots
 from consort.data.examples import Examples
@@ -85,7 +86,7 @@ class APFL(FedAvg):
     alpha: Probability = 0.5
     """The share of the personal model before the first step: 0 is FedAvg, 1 is local training."""
 
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's training of w; in every step v and alpha move as well."""
         model.load_into(client.model)

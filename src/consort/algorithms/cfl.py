@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Count, Model
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -70,7 +71,7 @@ class CFL(Algorithm[Server]):
         step = directions(answers.mean("update", weight="examples")).norm()
         return step < self.eps1 * here and here > self.eps2 * longest
 
-    @on_client
+    @on_client(update=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the model of the cluster."""
         model.load_into(client.model)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import on_client
 from consort.core.bounds import NonNegativeFloat, PositiveInt
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -31,7 +32,7 @@ class Ditto(FedAvg):
     """Weight of the pull, the paper's lambda: 0 is local training."""
     personal_epochs: PositiveInt = 1
 
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's training; then the personal model v on F_k(v) + lambda/2 ||v - w||²."""
         if PERSONAL not in client.state:

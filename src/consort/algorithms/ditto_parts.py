@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from consort.algorithms._parts import install
+from consort.algorithms._parts import TRAVELLING, install
 from consort.algorithms.fedavg_parts import FedAvgParts
 from consort.core.algorithm import on_client
 from consort.core.bounds import NonNegativeFloat, PositiveInt
@@ -28,7 +28,7 @@ class DittoParts(FedAvgParts):
     """Weight of the pull, the paper's lambda: 0 is local training."""
     personal_epochs: PositiveInt = 1
 
-    @on_client
+    @on_client(model=TRAVELLING)
     def train(self, client: Client, model: Params) -> Payload:
         """FedAvg's training; then the personal model v on F_k(v) + lambda/2 ||v - w||²."""
         if PERSONAL not in client.state:

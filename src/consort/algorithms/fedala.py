@@ -19,6 +19,7 @@ from torch import Tensor
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import on_client
 from consort.core.bounds import Fraction, PositiveFloat, PositiveInt
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import BUFFERS, Params
 from consort.training.client import Client
@@ -42,7 +43,7 @@ class FedALA(FedAvg):
     mixing_lr: PositiveFloat = 1.0
     """Learning rate of the mixing, the paper's eta."""
 
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the mixed model."""
         self.install(client, model)

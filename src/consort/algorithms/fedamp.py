@@ -12,6 +12,7 @@ from typing import ClassVar
 from consort.aggregation.distance_attention import distance_attention, squared_distances
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, PositiveFloat
+from consort.core.contract import Model
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -62,7 +63,7 @@ class FedAMP(Algorithm[Server]):
         rows = zip(server.models, xi, strict=True)
         return {client: mean(models, row) for client, row in rows}
 
-    @on_client
+    @on_client(model=Model())
     def train(self, client: Client, cloud: Params) -> Payload:
         """Local epochs on F_i(w) + lambda / (2 alpha) ||w - u_i||²."""
         client.state.get("model", cloud).load_into(client.model)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from consort.aggregation.distance_attention import distance_attention, squared_distances
 from consort.algorithms._own_model import MODEL
-from consort.algorithms._parts import ENCODER, entries_for, initial_parts, travelling
+from consort.algorithms._parts import ENCODER, TRAVELLING, entries_for, initial_parts, travelling
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, PositiveFloat
 from consort.core.messages import Payload, Replies
@@ -72,7 +72,7 @@ class FedAMPParts(Algorithm[Server]):
                 found[client] |= {prefix + inside: tensor for inside, tensor in cloud.items()}
         return {client: Params(cloud) for client, cloud in found.items()}
 
-    @on_client
+    @on_client(model=TRAVELLING)
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs on F_i(w) + lambda / (2 alpha) ||w - u_i||²."""
         self.install(client, model)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from consort.algorithms.fedper import FedPer, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Model, Number
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.data.examples import Examples
@@ -40,7 +41,7 @@ class FedAS(FedPer):
         replies = clients.ask(self.train, encoder=server.encoder)
         return Server(replies.mean("encoder", weight="information"))
 
-    @on_client
+    @on_client(encoder=Model("encoder"), information=Number(0))
     def train(self, client: Client, encoder: Params) -> Payload:
         """Aligns the received encoder with the earlier one, then trains it with the heads."""
         self.install(client, encoder)

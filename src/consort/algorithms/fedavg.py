@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, batchable, on_client
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -43,7 +44,7 @@ class FedAvg(Algorithm[Server]):
         return Server(replies.mean("model", weight="examples"))
 
     @batchable
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """ClientUpdate of Algorithm 1: local epochs from the global model."""
         model.load_into(client.model)

@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 
 from consort.aggregation.cross_attention import Place
-from consort.algorithms._parts import ENCODER, answer, entries_for, initial_parts, install
+from consort.algorithms._parts import (
+    ENCODER,
+    TRAVELLING,
+    answer,
+    entries_for,
+    initial_parts,
+    install,
+)
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat
 from consort.core.messages import Payload, Replies
@@ -54,7 +61,7 @@ class FedAvgParts(Algorithm[Server]):
         replies = clients.ask(self.train, model=entries_for(server.models, clients))
         return Server(averaged(server.models, replies.each("model")))
 
-    @on_client
+    @on_client(model=TRAVELLING)
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the received encoder and decoders, with the client's own heads."""
         install(client, model)

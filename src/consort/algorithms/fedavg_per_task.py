@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from consort.algorithms._per_task import group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -41,7 +42,7 @@ class FedAvgPerTask(Algorithm[Server]):
         replies = clients.ask(self.train, model=models_for(server.models, server.alike, clients))
         return Server(server.models | group_means(replies, server.alike), server.alike)
 
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the model of the group."""
         model.load_into(client.model)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from consort.algorithms.fedper import FedPer
 from consort.core.algorithm import on_client
 from consort.core.bounds import PositiveInt
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -26,7 +27,7 @@ class FedBABU(FedPer):
 
     tuning_epochs: PositiveInt = 10
 
-    @on_client
+    @on_client(encoder=Model("encoder"), examples=Count())
     def train(self, client: Client, encoder: Params) -> Payload:
         """Local epochs of the encoder; heads keep their initial weights."""
         encoder.load_into(client.model)

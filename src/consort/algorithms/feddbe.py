@@ -12,8 +12,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from consort.algorithms._prototypes import most_common
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Fraction, NonNegativeFloat
+from consort.core.contract import Count, Model
+from consort.core.contract_groups import Features, Maybe
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -70,7 +73,7 @@ class FedDBE(Algorithm[Server]):
         replies = clients.ask(self.train, model=server.model, consensus=consensus)
         return Server(replies.mean("model", weight="examples"), consensus)
 
-    @on_client
+    @on_client(feature=Maybe(Features(maps=True)), examples=Count())
     def survey(self, client: Client, model: Params) -> Payload:
         """The mean feature over local epochs whose result is discarded."""
         model.load_into(client.model)
@@ -83,9 +86,10 @@ class FedDBE(Algorithm[Server]):
             return _losses(client, batch, features)
 
         self.local.run(client, objective=objective)
-        return {"feature": sum(sums) / max(1, sum(counts)), "examples": client.examples}
+        feature = sum(sums) / sum(counts) if counts else None
+        return {"feature": feature, "examples": client.examples}
 
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params, consensus: Tensor) -> Payload:
         """Local epochs of the global model together with the client's bias."""
         model.load_into(client.model)
@@ -147,6 +151,8 @@ def _losses(client: Client, batch: Examples, features: Tensor) -> dict[str, Tens
 
 def _mean_feature(replies: Replies) -> Tensor:
     """Every client's mean feature, weighted by its examples."""
-    taught = [reply for reply in replies.values() if reply["examples"]]
+    taught = [r for r in replies.values() if r["examples"] and r["feature"] is not None]
+    shape = most_common(reply["feature"].shape for reply in taught)
+    taught = [reply for reply in taught if reply["feature"].shape == shape]
     features = [Params({"mean": reply["feature"]}) for reply in taught]
     return mean(features, [reply["examples"] for reply in taught])["mean"]

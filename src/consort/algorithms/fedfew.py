@@ -21,6 +21,8 @@ from consort.aggregation.stch_set import RunningStep, set_weights, smooth_object
 from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import PositiveFloat, PositiveInt
+from consort.core.contract import Count, Model, Number, Whole
+from consort.core.contract_groups import Several
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params
 from consort.core.roster import Roster
@@ -100,7 +102,7 @@ class FedFew(Algorithm[Server]):
             ]
         )
 
-    @on_client
+    @on_client(examples=Count())
     def count(self, client: Client) -> Payload:
         """The number of examples, on which the weights of all losses depend."""
         return {"examples": client.examples}
@@ -111,7 +113,10 @@ class FedFew(Algorithm[Server]):
         total = sum(counts.values())
         return {client: count / total for client, count in counts.items()}
 
-    @on_client
+    @on_client(
+        changes=lambda self, _: Several(Model(), self.models),
+        losses=lambda self, _: Several(Number(), self.models),
+    )
     def train(self, client: Client, models: list[Params]) -> Payload:
         """Local epochs from every model."""
         answers = [self.improve(client, model) for model in models]
@@ -162,7 +167,7 @@ class FedFew(Algorithm[Server]):
         """The model that each client chooses, as received."""
         return clients.ask(self.test, models=server.models)
 
-    @on_client
+    @on_client(chosen_model=lambda self, _: Whole(0, self.models - 1))
     def test(self, client: Client, models: list[Params]) -> Payload:
         """Scores of the model with the smallest loss on the data for the choice, and its number."""
         examples = client.data.validation if self.choose_on == "validation" else client.data.train

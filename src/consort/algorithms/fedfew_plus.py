@@ -24,6 +24,8 @@ from consort.aggregation.stch_set import set_weights, smooth_objective
 from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Fraction, PositiveFloat, PositiveInt
+from consort.core.contract import Count, Entry, Model, Number, Same, Whole
+from consort.core.contract_groups import Several
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -76,6 +78,21 @@ class FedFewPlus(Algorithm[Server]):
     weights: Literal["need", "examples"] = "need"
     """Whether clients are weighted by their losses, as in FedFew, or by their examples."""
 
+    @property
+    def shared_part(self) -> Entry:
+        """What all models have in common."""
+        return Model("encoder") if self.share_encoder else Same(Params({}))
+
+    @property
+    def own_part(self) -> Model:
+        """That in which the models differ."""
+        return Model(without=("encoder",)) if self.share_encoder else Model()
+
+    @property
+    def trained(self) -> int:
+        """How many models a client trains in a round."""
+        return 1 if self.sample else self.models
+
     def start(self, roster: Roster) -> Server:
         """The common initial encoder under independently drawn heads."""
         check_count(self.models, roster)
@@ -127,7 +144,14 @@ class FedFewPlus(Algorithm[Server]):
             variant = variant + change * (weight / total if total else 0.0)
         return variant
 
-    @on_client
+    @on_client(
+        common=lambda self, _: self.shared_part,
+        variants=lambda self, _: Several(self.own_part, self.trained),
+        numbers=lambda self, _: Several(Whole(0, self.models - 1), self.trained),
+        shares=lambda self, _: Several(Number(0, 1), self.trained),
+        losses=lambda self, _: Several(Number(), self.models),
+        examples=Count(),
+    )
     def train(self, client: Client, common: Params, variants: list[Params], mu: float) -> Payload:
         """Evaluates all models on the training data and trains the one that is drawn by its fit."""
         common.load_into(client.model)
@@ -187,7 +211,7 @@ class FedFewPlus(Algorithm[Server]):
         """The model that each client chooses, as received."""
         return clients.ask(self.test, common=server.common, variants=server.variants)
 
-    @on_client
+    @on_client(chosen_model=lambda self, _: Whole(0, self.models - 1))
     def test(self, client: Client, common: Params, variants: list[Params]) -> Payload:
         """Scores of the best model as received, and with the client's own head."""
         common.load_into(client.model)

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, PositiveFloat, PositiveInt
+from consort.core.contract import Count, Model
+from consort.core.contract_groups import ByTask, LabelCounts
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -122,7 +124,7 @@ class FedGen(Algorithm[Server]):
             loss = class_loss(torch.stack(votes).sum(0), drawn)
             optimizer.step(values, list(torch.autograd.grad(loss, params)), self.server_lr)
 
-    @on_client
+    @on_client(heads=Model(without=("encoder",)), labels=ByTask(LabelCounts()), examples=Count())
     def train(
         self, client: Client, heads: Params, makers: dict[str, Tensors], labels: Tensors
     ) -> Payload:

@@ -14,6 +14,7 @@ from consort.algorithms._prototypes import as_examples, fitted, prototypes_of
 from consort.algorithms.lg_fedavg import LGFedAvg, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import NonNegativeFloat, PositiveInt
+from consort.core.contract_groups import ByClass, ByTask, Features
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -56,7 +57,7 @@ class FedGH(LGFedAvg):
         plan = LocalTraining(epochs=self.server_epochs, batch=self.local.batch)
         return fitted(head, loss, plan.batches(sent, generator), self.server_lr)
 
-    @on_client
+    @on_client(prototypes=ByTask(ByClass(Features(of_head=True), of_head=True)))
     def train(self, client: Client, heads: Params) -> Payload:
         """Local epochs with the global heads; prototypes are computed in evaluation mode."""
         self.trained(client, heads)

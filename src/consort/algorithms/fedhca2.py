@@ -23,7 +23,7 @@ from consort.aggregation.cross_attention import AttentionShares, attend
 from consort.aggregation.hyper_weights import Weights, learnt, slopes
 from consort.aggregation.min_norm import grams, total_gram
 from consort.algorithms._own_model import MODEL
-from consort.algorithms._parts import DECODERS, ENCODER, entries_for, travelling
+from consort.algorithms._parts import DECODERS, ENCODER, TRAVELLING, entries_for, travelling
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, Probability
 from consort.core.messages import Payload, Replies
@@ -163,7 +163,7 @@ class FedHCA2(Algorithm[Server]):
         for pair, share in attention.means().items():
             clients.note("attention", share, part=pair)
 
-    @on_client
+    @on_client(update=TRAVELLING)
     def train(self, client: Client, owed: Payload) -> Payload:
         """Local epochs from the client's own model plus what it is owed; the answer is Δθ."""
         before = self.install(client, owed)

@@ -26,12 +26,14 @@ from torch import Tensor
 from consort.aggregation.conflict_averse import conflict_averse_factors
 from consort.aggregation.cross_attention import AttentionShares, attend
 from consort.aggregation.min_norm import grams, total_gram
-from consort.algorithms._guard import remember, setback
+from consort.algorithms._guard import most_steps, remember, setback
 from consort.algorithms._parts import DECODERS, ENCODER, entries_for, travelling
 from consort.algorithms._per_task import by_group
 from consort.algorithms.fedhca2 import START, FedHCA2, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Number, Same
+from consort.core.contract_groups import Optional
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, has_role, weighted_sum
 from consort.core.roster import Roster
@@ -117,7 +119,11 @@ class FedHCA2Plus(FedHCA2):
         scaled = scales[:, None] * total_gram(products, len(replies)) * scales
         return scales * (conflict_averse_factors(scaled, self.c) / (1 + self.c**2))
 
-    @on_client
+    @on_client(
+        update=lambda _, sent: Same(sent["owed"][START]),
+        steps=lambda self, _: most_steps(self.local),
+        setback=Optional(Number()),
+    )
     def train(self, client: Client, owed: Payload) -> Payload:
         """Local epochs as published, and the setback on validation data by what was received."""
         before = self.install(client, owed)

@@ -17,6 +17,7 @@ from consort.aggregation.low_rank import compress, expand
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Fraction, PositiveFloat
+from consort.core.contract import Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean, slots
 from consort.core.roster import Roster
@@ -86,7 +87,7 @@ class FedKD(Algorithm[Server]):
             companion, self.first_energy + passed * (self.last_energy - self.first_energy)
         )
 
-    @on_client
+    @on_client(companion=Model(COMPANION, factors=True))
     def train(self, client: Client, companion: Params) -> Payload:
         """Local epochs of the private model, the common one and the map between their features."""
         load(client, companion)

@@ -15,6 +15,7 @@ from consort.aggregation.min_norm import gram, min_norm_weights
 from consort.algorithms.fedavg import FedAvg, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import PositiveFloat, Probability
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import BUFFERS, Params, mean
 from consort.training.client import Client
@@ -47,7 +48,7 @@ class FedMGDA(FedAvg):
         drift = mean([reply["update"].only(BUFFERS) for reply in taught], weights.tolist())
         return Server(server.model + (step | drift))
 
-    @on_client
+    @on_client(update=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the global model; the answer is the pseudo-gradient g_i, with its sign
         reversed."""

@@ -24,6 +24,8 @@ from consort.algorithms._own_model import MODEL, OwnModel
 from consort.algorithms._per_task import note_by_task
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Model, Number, Whole
+from consort.core.contract_groups import ByTask
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -81,7 +83,7 @@ class FedMH(OwnModel, Algorithm[Server]):
             note_by_task(clients, "updates_taken", taken, "taken")
         return server
 
-    @on_client
+    @on_client(update=Model(without=("encoder",)), weights=ByTask(Number(0, 1e30)))
     def train(self, client: Client) -> Payload:
         """Local epochs; the answer is g, the heads before training minus those after it."""
         client.recall(MODEL)
@@ -101,7 +103,7 @@ class FedMH(OwnModel, Algorithm[Server]):
         alone = [{task: float(task == chosen) for task in tasks} for chosen in reversed(tasks)]
         return [replace(self.local, task_weights=weights) for weights in alone]
 
-    @on_client
+    @on_client(taken=lambda _, sent: ByTask(Whole(-1, len(sent["sums"]) - 1)))
     def take_over(self, client: Client, sums: list[Params]) -> Payload:
         """Subtracts from each head the sum G^(m) that the search found, if any."""
         client.recall(MODEL)

@@ -17,11 +17,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from consort.aggregation.eight_bits import Short, restore, shorten
+from consort.aggregation.eight_bits import Short, Shortened, restore, shorten
 from consort.algorithms._own_model import MODEL
 from consort.algorithms._per_task import note_by_task
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Count, Entry, Model, Number
+from consort.core.contract_groups import ByTask
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -71,7 +73,9 @@ class FedMHPlus(Algorithm[Server]):
         updates = [self.received(update) for update in replies.each("update").values()]
         return Server(server.heads + mean(updates, list(replies.each("examples").values())))
 
-    @on_client
+    @on_client(
+        update=lambda self, _: self.travelling, weights=ByTask(Number(0, 1e30)), examples=Count()
+    )
     def train(self, client: Client, heads: Short | Params) -> Payload:
         """Local epochs of the client's own encoder together with the common heads."""
         common = self.received(heads)
@@ -91,6 +95,12 @@ class FedMHPlus(Algorithm[Server]):
         if not (self.imitation and isinstance(task, Imitated)):
             return own
         return own + self.imitation * task.imitation_loss(output, target)
+
+    @property
+    def travelling(self) -> Entry:
+        """What clients answer: heads or their update, see `sent`."""
+        heads = Model(without=("encoder",))
+        return Shortened(heads) if self.eight_bits else heads
 
     def sent(self, heads: Params) -> Short | Params:
         """Heads, or their update, as they travel."""

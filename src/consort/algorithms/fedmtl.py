@@ -14,6 +14,7 @@ from torch import Tensor
 
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -53,7 +54,7 @@ class FedMTL(Algorithm[Server]):
         models = dict(sorted((server.models | replies.each("model")).items()))
         return Server(mean(list(models.values())), models)
 
-    @on_client
+    @on_client(model=Model())
     def train(self, client: Client, mean: Params) -> Payload:
         """Local epochs of the personal model with the penalties."""
         client.state.get("model", mean).load_into(client.model)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -45,7 +46,7 @@ class FedPer(Algorithm[Server]):
         replies = clients.ask(self.train, encoder=server.encoder)
         return Server(replies.mean("encoder", weight="examples"))
 
-    @on_client
+    @on_client(encoder=Model("encoder"), examples=Count())
     def train(self, client: Client, encoder: Params) -> Payload:
         """Local epochs of the global encoder together with the client's own heads."""
         self.install(client, encoder)

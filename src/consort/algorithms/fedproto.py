@@ -21,6 +21,7 @@ from consort.algorithms._prototypes import (
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract_groups import ByClass, ByTask, Features
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -65,7 +66,7 @@ class FedProto(OwnModel, Algorithm[Server]):
             prototypes[task] = prototypes.get(task, {}) | means
         return Server(prototypes)
 
-    @on_client
+    @on_client(prototypes=ByTask(ByClass(Features())))
     def train(self, client: Client, prototypes: Prototypes) -> Payload:
         """Local epochs on the loss plus lambda times the distance to the prototypes.
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import batchable, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.training.client import Client
@@ -28,7 +29,7 @@ class FedProx(FedAvg):
     """Weight of the proximal term: 0 is FedAvg."""
 
     @batchable
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs on h_k(w; w^t) = F_k(w) + mu/2 ||w - w^t||², from the global model w^t."""
         model.load_into(client.model)

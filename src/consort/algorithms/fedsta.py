@@ -16,6 +16,7 @@ from torch import Tensor
 
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import PositiveInt
+from consort.core.contract import Count, Model, Same
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -56,7 +57,11 @@ class FedSTA(Algorithm[Server]):
         new = task_means(replies.each("tail")) if due else {}
         return Server(replies.mean(ENCODER, weight="examples"), waiting | new)
 
-    @on_client
+    @on_client(
+        encoder=Model(ENCODER),
+        tail=lambda _, sent: Model(without=(ENCODER,)) if sent["due"] else Same(Params({})),
+        examples=Count(),
+    )
     def train(self, client: Client, encoder: Params, tail: Params, due: bool) -> Payload:
         """Local epochs of the global encoder and the client's tail, which is sent if it is due."""
         self.install(client, encoder, tail)

@@ -26,6 +26,7 @@ from consort.algorithms._prototypes import (
 )
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, PositiveInt
+from consort.core.contract_groups import ByClass, ByTask, Features
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -94,7 +95,7 @@ class FedTGP(OwnModel, Algorithm[Server]):
         plan = LocalTraining(epochs=self.server_epochs, batch=self.local.batch)
         return fitted(maker, loss, plan.batches(sent, generator), self.server_lr)
 
-    @on_client
+    @on_client(prototypes=ByTask(ByClass(Features())))
     def train(self, client: Client, prototypes: Prototypes) -> Payload:
         """Local epochs as in FedProto; prototypes are computed afterwards, in evaluation mode."""
         client.recall(MODEL)

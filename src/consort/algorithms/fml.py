@@ -14,6 +14,7 @@ from torch import Tensor
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import PositiveFloat, Probability
+from consort.core.contract import Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -58,7 +59,7 @@ class FML(Algorithm[Server]):
         """All clients train both models; the plain mean of the common ones is the new one."""
         return Server(clients.ask(self.train, companion=server.companion).mean(COMPANION))
 
-    @on_client
+    @on_client(companion=Model(COMPANION))
     def train(self, client: Client, companion: Params) -> Payload:
         """Local epochs of the private and the common model, in the same steps."""
         client.recall(MODEL)

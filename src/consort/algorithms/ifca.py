@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import PositiveInt
+from consort.core.contract import Count, Model, Whole
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -52,7 +53,7 @@ class IFCA(Algorithm[Server]):
             [averaged(model, number, replies) for number, model in enumerate(server.models)]
         )
 
-    @on_client
+    @on_client(model=Model(), cluster=lambda self, _: Whole(0, self.clusters - 1), examples=Count())
     def train(self, client: Client, models: list[Params]) -> Payload:
         """Local epochs from the model with the smallest loss on the training data."""
         chosen = self.local.choose(client, models, client.data.train)
@@ -64,7 +65,7 @@ class IFCA(Algorithm[Server]):
         """The model that each client chooses, on its data."""
         return clients.ask(self.test, models=server.models)
 
-    @on_client
+    @on_client(chosen_model=lambda self, _: Whole(0, self.clusters - 1))
     def test(self, client: Client, models: list[Params]) -> Payload:
         """Scores of the model that the client would train, as received, and its number."""
         chosen = self.local.choose(client, models, client.data.train)

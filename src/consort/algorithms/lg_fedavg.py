@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from consort.algorithms._own_model import MODEL
 from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -45,7 +46,7 @@ class LGFedAvg(Algorithm[Server]):
         replies = clients.ask(self.train, heads=server.heads)
         return Server(replies.mean("heads", weight="examples"))
 
-    @on_client
+    @on_client(heads=Model(without=("encoder",)), examples=Count())
     def train(self, client: Client, heads: Params) -> Payload:
         """Local epochs of the client's own encoder together with the global heads."""
         trained = self.trained(client, heads)

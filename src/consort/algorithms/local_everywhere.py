@@ -5,11 +5,14 @@ The result is a matrix; off its diagonal are the scores of models on data of oth
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.contract import Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -46,7 +49,7 @@ class LocalEverywhere(Algorithm[Server]):
         replies = clients.ask(self.train)
         return Server(server.models | replies.each("model"))
 
-    @on_client
+    @on_client(model=Model())
     def train(self, client: Client) -> Payload:
         """Local epochs from where this client stopped last time."""
         client.recall("model")
@@ -80,7 +83,11 @@ class LocalEverywhere(Algorithm[Server]):
 
 def _tested(scores: Payload, client: str, owner: str, metric: str) -> float | None:
     """A metric of the owner's model on a client's test data: the mean over tasks that have it."""
-    found = scores[PERSONAL if owner == client else f"{MODEL_OF} {owner}"]
-    tasks = found.get("test", {"tasks": {}})["tasks"].values()
-    values = [metrics[metric] for metrics in tasks if metric in metrics]
-    return fmean(values) if values else None
+    found = scores.get(PERSONAL if owner == client else f"{MODEL_OF} {owner}")
+    if not isinstance(found, Mapping) or "test" not in found:
+        return None
+    values = [metrics.get(metric) for metrics in found["test"]["tasks"].values()]
+    numbers = [value for value in values if isinstance(value, int | float)]
+    if not all(map(math.isfinite, numbers)):
+        return sum(numbers) / len(numbers)
+    return fmean(numbers) if numbers else None

@@ -38,7 +38,7 @@ class LocalOnly(OwnModel, Algorithm[Server]):
         clients.ask(self.train)
         return server
 
-    @on_client
+    @on_client()
     def train(self, client: Client) -> Payload:
         """Local epochs from where this client stopped last time."""
         client.recall(MODEL)

@@ -18,6 +18,7 @@ from consort.aggregation.min_norm import gram
 from consort.algorithms._parts import entries_for
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import PositiveInt
+from consort.core.contract import Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, mean
 from consort.core.roster import Roster
@@ -65,7 +66,7 @@ class MaTFL(Algorithm[Server]):
             same[torch.tensor(group)[:, None], group] = 1.0
         return same
 
-    @on_client
+    @on_client(encoder=Model("encoder"))
     def train(self, client: Client, encoder: Params) -> Payload:
         """Local epochs of the received encoder with the client's own decoders and heads."""
         self.install(client, encoder)

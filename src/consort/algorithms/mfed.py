@@ -17,6 +17,7 @@ from torch import Tensor
 from consort.algorithms._per_task import group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import NonNegativeFloat, PositiveInt
+from consort.core.contract import Count, Model
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params, mean
 from consort.core.roster import Roster
@@ -72,7 +73,7 @@ class MFed(Algorithm[Server]):
         clients.note("distance_to_encoder", spread)
         return Server(w, server.alike, g)
 
-    @on_client
+    @on_client(model=Model(), examples=Count())
     def train(self, client: Client, model: Params, encoder: Params) -> Payload:
         """Local epochs from the model of the task on L_i(w) + lambda R(w*, g) (Equation 6)."""
         model.load_into(client.model)

@@ -22,6 +22,8 @@ from consort.algorithms._guard import remember, setback
 from consort.algorithms._per_task import by_group, group_means, models_for
 from consort.core.algorithm import Algorithm, Clients, on_client
 from consort.core.bounds import Probability
+from consort.core.contract import Count, Model, Number
+from consort.core.contract_groups import Optional
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, Params, mean
 from consort.core.roster import Roster
@@ -99,7 +101,7 @@ class MFedPlus(Algorithm[Server]):
                 found[task] = pull / 2 if fmean(setbacks) > 0 else min(2 * pull, self.pull)
         return found
 
-    @on_client
+    @on_client(model=Model(), examples=Count(), setback=Optional(Number()))
     def train(self, client: Client, model: Params) -> Payload:
         """Local epochs from the start of the task, and how far that start was a setback."""
         model.load_into(client.model)

@@ -23,6 +23,8 @@ from consort.algorithms._guard import judges
 from consort.algorithms._parts import DECODERS, ENCODER, HEADS
 from consort.algorithms._per_task import group_means
 from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.contract import Count, Model, Number
+from consort.core.contract_groups import ByTask
 from consort.core.messages import Each, Payload, Replies
 from consort.core.params import BUFFERS, Params, mean
 from consort.core.roster import Roster
@@ -89,7 +91,11 @@ class OwnOrCommon(Algorithm[Server]):
             chosen=server.chosen | preferred(replies, server.alike, clients),
         )
 
-    @on_client
+    @on_client(
+        model=lambda _, sent: part_of(sent["roles"]),
+        examples=lambda _, sent: Count() if sent["roles"] else None,
+        gains=lambda _, sent: ByTask(Number()) if COMMON in sent["models"] else None,
+    )
     def train(self, client: Client, models: Payload, turn: str, roles: list[str]) -> Payload:
         """Local epochs of both models, and by how much the common one was better as received."""
         receive(client, models)
@@ -119,6 +125,11 @@ class OwnOrCommon(Algorithm[Server]):
             copies[which] = copy.deepcopy(client.model)
         client.model = combined({task: copies[which] for task, which in wanted.items()})
         return {"personal": client.score()}
+
+
+def part_of(roles: list[str]) -> Model | None:
+    """What a client sends that was asked for these roles of a model."""
+    return Model(*roles, without=(BUFFERS,)) if roles else None
 
 
 def roles_for(server: Server, turn: str, clients: Clients) -> Each:

@@ -13,6 +13,7 @@ import torch
 from consort.algorithms.fedavg import FedAvg, Server
 from consort.core.algorithm import Clients, on_client
 from consort.core.bounds import NonNegativeFloat
+from consort.core.contract import Count, Model, Number
 from consort.core.messages import Payload
 from consort.core.params import BUFFERS, Params
 from consort.errors import Failure, UsageError
@@ -42,7 +43,12 @@ class QFedAvg(FedAvg):
         bound = sum(reply["examples"] / total * reply["bound"] for reply in replies.values())
         return Server((server.model.without(BUFFERS) - direction / bound) | statistics)
 
-    @on_client
+    @on_client(
+        direction=Model(without=(BUFFERS,)),
+        bound=Number(1e-300),
+        statistics=Model(BUFFERS),
+        examples=Count(),
+    )
     def train(self, client: Client, model: Params) -> Payload:
         """Delta_k = F_k^q g and h_k = q F_k^(q-1) ||g||² + L F_k^q, with L = 1 / lr.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from consort.core.algorithm import Algorithm, Clients, on_client
+from consort.core.contract import Model
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.roster import Roster
@@ -61,7 +62,7 @@ class Scaffold(Algorithm[Server]):
             server.control + replies.mean("change") * share,
         )
 
-    @on_client
+    @on_client(update=Model(), change=Model(without=("buffers",)))
     def train(self, client: Client, model: Params, control: Params) -> Payload:
         """Local steps y_i -= lr (g_i(y_i) - c_i + c); then c_i+ = c_i - c + (x - y_i) / (K lr)."""
         own = client.state.get("control", control.zeros())

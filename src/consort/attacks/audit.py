@@ -82,11 +82,11 @@ class Audit:
     findings: list[ClientFinding]
 
 
-def audit(folder: Path, steps: int = STEPS, perceptual: Perceptual | None = None) -> Audit:
+def audit(where: Path | Run, steps: int = STEPS, perceptual: Perceptual | None = None) -> Audit:
     """Repeats the last finished round of a run, and attacks the messages of its first clients.
 
     Args:
-        folder: The folder of the run.
+        where: The folder of the run; or the run itself, if it was made in Python.
         steps: The number of optimisation steps of an inversion.
         perceptual: An additional distance between images, such as LPIPS.
 
@@ -96,12 +96,12 @@ def audit(folder: Path, steps: int = STEPS, perceptual: Perceptual | None = None
     Raises:
         Failure: If no round is finished, or the state before it is gone.
     """
-    opened = open_run(folder)
+    opened = open_run(where)
     run = opened.run
     chosen = run.federation.client_ids[:VICTIMS]
     traffic = replay_last_round(run, chosen)
     findings = [attack_client(opened, c, traffic.of(c), steps, perceptual) for c in chosen]
-    return Audit(folder, opened.about, traffic.round, traffic.reproduced, findings)
+    return Audit(opened.folder, opened.about, traffic.round, traffic.reproduced, findings)
 
 
 def attack_client(

@@ -77,14 +77,15 @@ def replay_last_round(run: Run, clients: Sequence[str]) -> Traffic:
         recorders.append(RecordingEngine(engine, clients))
         return recorders[0]
 
-    after = run.once_more(number, server, states_before(run, number), record)
+    after = run.once_more(number, server, states_before(run, saved), record)
     reproduced = encode(after) == encode(saved["server"])
     return Traffic(number, recorders[0].exchanges, reproduced)
 
 
-def states_before(run: Run, round_: int) -> StateStore:
-    """A copy of the clients' states before a round, in memory; the run's files are not changed."""
-    written, store = StateStore(run.folder and run.folder / "clients"), StateStore()
+def states_before(run: Run, saved: Mapping[str, Any]) -> StateStore:
+    """A copy of the clients' states before the round of a checkpoint, in memory."""
+    round_: int = saved["round"]
+    written, store = run.states(saved), StateStore()
     for client in run.federation.client_ids:
         if data := written.read(client, (round_, 0)):
             store.write(client, (round_ - 1, 0), data)

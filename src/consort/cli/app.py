@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from consort.cli import federation, inspecting, running, tables, use
+from consort.cli import (  # noqa: F401
+    federation,
+    inspecting,
+    running,
+    site_keys,
+    site_study,
+    tables,
+    use,
+)
 from consort.cli.demo import demo
 from consort.cli.site import site
 from consort.cli.site_privacy import privacy

@@ -24,6 +24,7 @@ from consort.cli.options import (
     Scale,
     Seed,
 )
+from consort.cli.passphrase import PassphraseFile, passphrase_of
 from consort.cli.running import finish, named_recipe
 from consort.cli.site import need_flower
 from consort.errors import UsageError
@@ -49,6 +50,7 @@ def server(
             metavar="[HOST:]PORT", help="Serve figures for Prometheus; on this machine by default."
         ),
     ] = None,
+    passphrase_file: PassphraseFile = None,
     log: Log = LogStyle.text,
     log_file: LogFile = None,
     quiet: Quiet = False,
@@ -72,7 +74,9 @@ def server(
     _, loaded = named_recipe(recipe, scale, changes)
     name = algorithm or next(iter(loaded.algorithms))
     number = loaded.seeds[0] if seed is None else seed
-    opened = ServerCredentials.open(credentials)
+    opened = ServerCredentials.open(
+        credentials, passphrase_of(passphrase_file, credentials / "server.key")
+    )
     with ExitStack() as stack:
         stack.enter_context(logging_to(log_file, log is LogStyle.json))
         screen = stack.enter_context(Screen(quiet or log is LogStyle.json, json))
@@ -103,24 +107,32 @@ def client(
         typer.Option(metavar="NAMES", help="Tasks to use instead of those in client.toml: a,b"),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Take part only if the server runs exactly this recipe.")
+        str | None, typer.Option(help="Approve exactly this recipe, and take part in no other.")
     ] = None,
+    passphrase_file: PassphraseFile = None,
     log: Log = LogStyle.text,
     log_file: LogFile = None,
 ) -> None:
-    """Take part in a federation with the data on this machine. Runs until Ctrl-C."""
+    """Take part in a federation with the data on this machine. Runs until Ctrl-C.
+
+    A study that is new waits until it is approved: see consort site approve.
+    """
     need_flower()
+    from consort.deployment.approval import Studies
     from consort.deployment.client import read_brings, take_part
     from consort.deployment.credentials import ClientCredentials
     from consort.deployment.logs import logging_to
     from consort.deployment.participant import Participant
+    from consort.deployment.policy import Policy
     from consort.deployment.privacy_ledger import FILE
     from consort.deployment.site import Identity
+    from consort.deployment.site_log import SiteLog
     from consort.experiment.loading import load_recipe
     from consort.experiment.shipped import find_recipe
 
     check_address(server)
-    opened = ClientCredentials.open(credentials, name)
+    passphrase = passphrase_of(passphrase_file, credentials / "client.key")
+    opened = ClientCredentials.open(credentials, name, passphrase)
     brings = read_brings(data, model, tasks.split(",") if tasks else [])
 
     def say(text: str) -> None:
@@ -129,9 +141,17 @@ def client(
 
     agreed = load_recipe(find_recipe(recipe)) if recipe else None
     participant = Participant(
-        *(name, brings, data, credentials / "state", agreed, say),
-        ledger=credentials / FILE,
-        identity=Identity.of(opened),
+        name,
+        brings,
+        data,
+        credentials / "state",
+        agreed,
+        say,
+        Policy.read(credentials),
+        Studies.of(credentials),
+        SiteLog(credentials, opened.private_key),
+        credentials / FILE,
+        Identity.of(opened),
     )
     try:
         with logging_to(log_file, log is LogStyle.json):
@@ -146,7 +166,10 @@ def status(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show the state of a federation. Lists its round, its clients and the latest events."""
+    """Show the state of a federation. Lists its round, its clients and the latest events.
+
+    The exit status is 1 if the server has died or stopped.
+    """
     from json import dumps
 
     from consort.cli.show_status import show_status
@@ -157,6 +180,8 @@ def status(
         typer.echo(dumps(table, indent=1))
     else:
         show_status(table)
+    if table["phase"].startswith(("dead", "stopped")):
+        raise typer.Exit(1)
 
 
 def check_address(text: str) -> None:

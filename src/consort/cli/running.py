@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from consort.cli.show import Screen
     from consort.experiment.recipe import Recipe
     from consort.results.claims import Verdict
+    from consort.run.observer import Observer
 
 
 def run(
@@ -83,10 +84,7 @@ def compare(
 ) -> None:
     """Run all algorithms and seeds of a recipe. Prints a results table and checks its claims."""
     from consort.cli.show import Screen
-    from consort.experiment.assembly import assemble
-    from consort.experiment.preflight import preflight
-    from consort.experiment.preparation import ready_run
-    from consort.experiment.run_folder import about_run, refuse_another_run
+    from consort.experiment.comparing import Planned, plan, ready_runs
     from consort.results.comparison import judge
 
     choice = EngineChoice(engine, workers, address)
@@ -94,19 +92,17 @@ def compare(
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     numbers = list(range(seeds)) if seeds else loaded.seeds
     root = out or default_folder(path, scale)
-    folders = {(n, name): root / name / f"seed-{n}" for n in numbers for name in names}
-    for number in numbers:
-        assembly = preflight(loaded, names, number, data)
-        for name in names:
-            about = assembly.description | about_run(loaded, name, number)
-            refuse_another_run(folders[number, name], about)
+    planned = plan(loaded, names, numbers, root, data)
+    folders = [run.folder for run in planned]
     with Screen(quiet, json) as screen:
-        for (number, name), folder in folders.items():
-            observer = screen.watch(name, number, loaded.run.rounds)
-            assembly = assemble(loaded, number, data)
-            ready_run(loaded, name, assembly, folder, data, choice, observer).go()
-    verdicts = judge(loaded.claims, list(loaded.algorithms), list(folders.values()))
-    finish(list(folders.values()), screen, loaded, root, verdicts)
+
+        def watch(run: Planned) -> Observer:
+            return screen.watch(run.algorithm, run.seed, loaded.run.rounds)
+
+        for run in ready_runs(loaded, planned, data, choice, watch):
+            run.go()
+    verdicts = judge(loaded.claims, list(loaded.algorithms), folders)
+    finish(folders, screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):
         raise typer.Exit(1)
 

@@ -5,12 +5,14 @@ Slow modules are imported inside the commands.
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from consort.cli.passphrase import PassphraseFile, passphrase_of
 from consort.errors import UsageError
 
 site = typer.Typer(help="Create and manage the credentials of a federation.", no_args_is_help=True)
@@ -29,12 +31,13 @@ def init(
         typer.Option(help="A host name or IP address under which clients reach the server."),
     ],
     days: Days = 365,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Server: create a certificate authority and the server's certificate."""
     need_flower()
     from consort.deployment.credentials import ServerCredentials
 
-    ServerCredentials.create(folder, host, days)
+    ServerCredentials.create(folder, host, days, passphrase_of(passphrase_file))
     typer.echo(
         f"created {folder}; keep it secret. Admit clients with: consort site admit {folder} REQUEST"
     )
@@ -46,12 +49,13 @@ def join(
         Path, typer.Argument(metavar="DIR", help="Folder of the client's credentials.")
     ],
     name: Annotated[str, typer.Option(help="The client's name in the federation.")],
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Client: create a key and a request for the operator of the server."""
     need_flower()
     from consort.deployment.credentials import ClientCredentials
 
-    made = ClientCredentials.create(folder, name)
+    made = ClientCredentials.create(folder, name, passphrase_of(passphrase_file))
     typer.echo(
         f"send {made.request} to the operator of the server, and put the {name}.pem that you "
         f"receive into {folder}"
@@ -65,12 +69,14 @@ def admit(
         Path, typer.Argument(help="The file that the client created with consort site join.")
     ],
     days: Days = 365,
+    passphrase_file: PassphraseFile = None,
 ) -> None:
     """Server: admit a client. Prints the certificate file to send to it."""
     need_flower()
     from consort.deployment.credentials import ServerCredentials
 
-    typer.echo(str(ServerCredentials.open(folder).admit(request, days)))
+    passphrase = passphrase_of(passphrase_file, folder / "ca.key")
+    typer.echo(str(ServerCredentials.open(folder, passphrase).admit(request, days)))
 
 
 @site.command()
@@ -86,10 +92,11 @@ def revoke(
 
 
 def need_flower() -> None:
-    """Checks that Flower is installed.
+    """Checks that Flower is installed; what this process writes from now on is its owner's only.
 
     Raises:
-        UsageError: If it is not.
+        UsageError: If it is not installed.
     """
+    os.umask(0o077)
     if find_spec("flwr") is None:
         raise UsageError("this command needs Flower: pip install 'fedconsort[flower]'")

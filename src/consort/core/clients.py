@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from torch import Generator
 
+from consort.core.contract import Contract, Declared
 from consort.core.engine import Engine
 from consort.core.messages import EVALUATION, Call, Each, Payload, Replies
 from consort.core.randomness import generator_for
@@ -17,28 +18,49 @@ from consort.errors import UsageError
 Method = TypeVar("Method", bound=Callable[..., Payload])
 
 
-def on_client(method: Method) -> Method:
-    """Marks a method of an algorithm as one that runs on clients.
+@overload
+def on_client(method: Method, /) -> Method: ...
+@overload
+def on_client(**answers: Declared) -> Callable[[Method], Method]: ...
+def on_client(method: Any = None, /, **answers: Declared) -> Any:
+    """Marks a method of an algorithm as one that runs on clients, and declares what it answers.
 
-    Only methods with this mark can be called from the server.
+    Only methods with this mark can be called from the server. The server refuses an answer that
+    differs from the declaration; `@on_client` without parentheses declares nothing, and then only
+    what is wrong in any answer is refused. The method `test` declares the numbers beside its
+    scores.
 
     Args:
         method: A method that receives a `Client` and, as keyword arguments, what the server sends.
             It returns the client's reply as a dict.
+        **answers: What each entry of the reply is: see `consort.core.contract`.
 
     Returns:
         The same method.
 
     Examples:
-        >>> from consort import on_client
-        >>> @on_client
+        >>> from consort import Count, Model, Params, on_client
+        >>> @on_client(model=Model(), examples=Count())
         ... def train(self, client, model):
-        ...     return {"examples": client.examples}
-        >>> train.on_client
-        True
+        ...     return {"model": Params.of(client.model), "examples": client.examples}
+        >>> train.on_client, sorted(train.answers)
+        (True, ['examples', 'model'])
     """
+
+    def marked(method: Method) -> Method:
+        method.__dict__["on_client"] = True
+        method.__dict__["answers"] = answers
+        return method
+
+    if method is None:
+        return marked
     method.__dict__["on_client"] = True
     return method
+
+
+def answers_of(method: object) -> Contract | None:
+    """What a client `method` declares to answer; None if it declares nothing."""
+    return getattr(method, "answers", None)
 
 
 def batchable(method: Method) -> Method:

@@ -267,7 +267,7 @@ def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Par
         weights: The weight of each item; equal weights if None.
 
     Raises:
-        NoReplies: If there are no items.
+        NoReplies: If there are no items, or all weights are 0.
         UsageError: If the sum of the weights is not positive, or the items differ in names or
             shapes.
     """
@@ -275,6 +275,8 @@ def mean(items: Sequence[Params], weights: Sequence[float] | None = None) -> Par
         raise NoReplies("there is nothing to average")
     weights = [1.0] * len(items) if weights is None else weights
     total = float(sum(weights))
+    if not any(weights):
+        raise NoReplies("there is nothing to average: all weights are 0")
     if not 0 < total < math.inf:
         raise UsageError(f"the weights of a mean must have a positive sum, found {total}")
     return weighted_sum(items, [weight / total for weight in weights])

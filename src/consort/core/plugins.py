@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from consort.core.permission import check_permitted
 from consort.core.registry import did_you_mean, first_line, load_object
 from consort.errors import UsageError
 
@@ -66,7 +67,7 @@ class Plugin:
                     raise UsageError(f"{kind.name}: {name!r} must be at 'module:object': {place!r}")
 
 
-class Entry(NamedTuple):
+class Registered(NamedTuple):
     """The place of a name, and the package that brings it."""
 
     place: str
@@ -76,7 +77,7 @@ class Entry(NamedTuple):
 
 
 @cache
-def entries(kind: str) -> dict[str, Entry]:
+def entries(kind: str) -> dict[str, Registered]:
     """All names of a kind, in alphabetical order.
 
     Args:
@@ -89,12 +90,12 @@ def entries(kind: str) -> dict[str, Entry]:
         UsageError: If a package's plug-in cannot be imported or is no `Plugin`, or two packages
             bring the same name.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, Registered] = {}
     for package, plugin in (*_built_in(), *_installed()):
         for name, place in getattr(plugin, kind).items():
             if name in found:
                 raise UsageError(_two_bring(kind, name, found[name].package, package))
-            found[name] = Entry(place, package)
+            found[name] = Registered(place, package)
     return dict(sorted(found.items()))
 
 
@@ -107,7 +108,9 @@ def find(kind: str, name: str) -> Any:
 
     Raises:
         UsageError: If the name is unknown, or the object cannot be imported.
+        Refused: If somebody else asks for it who may not: see `consort.core.permission`.
     """
+    check_permitted(kind, name)
     if ":" in name:
         return load_object(name)
     if name not in entries(kind):

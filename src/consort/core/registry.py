@@ -15,7 +15,7 @@ from zlib import crc32
 
 from consort.errors import UsageError
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
@@ -31,20 +31,23 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     return f"{word!r}: did you mean {nearest!r}? (there are: {', '.join(choices)})"
 
 
-def check_name(client: str) -> None:
+def check_name(client: str, ascii_only: bool = False) -> None:
     """Checks that the name of a client can be the name of a folder and an argument of a command.
 
     Args:
         client: The name.
+        ascii_only: Whether letters and digits must be those of ASCII, so that no two names look
+            alike.
 
     Raises:
-        UsageError: If it is longer than 64 characters, contains others than the letters a to z,
-            digits, '.', '_' and '-', or begins with '.' or '-'.
+        UsageError: If it is longer than 64 characters, contains others than letters, digits, '.',
+            '_' and '-', or begins with '.' or '-'.
     """
-    if not _NAME.fullmatch(client):
+    if not _NAME.fullmatch(client) or (ascii_only and not client.isascii()):
+        kind = "letters (a-z), digits" if ascii_only else "letters, digits"
         raise UsageError(
-            f"client name {client!r}: use at most 64 letters (a-z), digits, '.', '_', '-', and "
-            "begin with a letter, a digit or '_'"
+            f"client name {client!r}: use at most 64 {kind}, '.', '_', '-', and begin with a "
+            "letter, a digit or '_'"
         )
 
 

@@ -13,7 +13,7 @@ import torch
 from safetensors import torch as safetensors
 from torch import Tensor, dtype
 
-from consort.core.limits import MESSAGE, Limits, read_json
+from consort.core.limits import MESSAGE, OWN, Limits, read_json
 from consort.core.packing import pack, unpack, unsendable
 from consort.core.params import Params
 from consort.errors import Refused
@@ -40,6 +40,7 @@ _TYPES = {
 }
 """The types that tensors can have in a message, by their names in the format."""
 _MOST_NUMBERS = 1 << 48
+_SHORT = 1e18  # a norm below it is not rounded, so all numbers are finite
 
 
 def encode(value: Any, once: bool = False) -> bytes:
@@ -142,21 +143,20 @@ def tensors_in(value: Any) -> list[NamedTensor]:
         Refused: If the payload holds something that is neither a tensor nor a plain value.
     """
     found: list[NamedTensor] = []
-    _collect(value, found)
+    _collect(value, found, 0)
     return found
 
 
-def _collect(value: Any, found: list[NamedTensor]) -> None:
+def _collect(value: Any, found: list[NamedTensor], depth: int) -> None:
     if isinstance(value, Params):
         found += value.items()
     elif isinstance(value, Tensor):
         found.append(("", value))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _collect(item, found)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _collect(item, found)
+    elif isinstance(value, Mapping | list | tuple):
+        if depth >= OWN.depth:
+            raise Refused("the payload is nested too deeply")
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _collect(item, found, depth + 1)
     elif value is not None and not isinstance(value, bool | int | float | str):
         raise unsendable(value)
 
@@ -185,7 +185,7 @@ def check(tensors: Iterable[NamedTensor], shapes: Mapping[str, tuple[int, ...]])
             floating.append((name, tensor))
         elif name:
             raise Refused(f"parameter {name!r} has type {tensor.dtype}, expected floating point")
-    _check_finite(floating)
+    check_finite(floating)
 
 
 def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...] | None:
@@ -197,11 +197,24 @@ def _expected_shape(name: str, tensor: Tensor, shapes: Shapes) -> tuple[int, ...
     return *tensor.shape[:1], shape[0] + math.prod(shape[1:])
 
 
-def _check_finite(tensors: Sequence[tuple[str, Tensor]]) -> None:
-    """Sums up everything first; only if the sum is not finite, each tensor is looked at."""
-    lengths = torch._foreach_norm([tensor for _, tensor in tensors], 1) if tensors else ()
-    if math.isfinite(sum(float(length) for length in lengths)):
-        return
-    for name, tensor in tensors:
+def check_finite(tensors: Sequence[NamedTensor], largest: float = math.inf) -> None:
+    """Checks the numbers in floating-point tensors.
+
+    The norm of each tensor is computed first, which is quick; only if one is too large, all of its
+    numbers are looked at.
+
+    Args:
+        tensors: The tensors, with names where they are parameters.
+        largest: The largest absolute value.
+
+    Raises:
+        Refused: If a number is NaN, infinite or too large.
+    """
+    lengths = torch._foreach_norm([tensor for _, tensor in tensors]) if tensors else ()
+    for (name, tensor), length in zip(tensors, lengths, strict=True):
+        if float(length) <= min(largest, _SHORT):
+            continue
         if not bool(torch.isfinite(tensor).all()):
             raise Refused(f"{name or 'a tensor'} holds NaN or infinite values")
+        if tensor.abs().max() > largest:
+            raise Refused(f"{name or 'a tensor'} holds values beyond {largest:g}")

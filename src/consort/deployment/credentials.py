@@ -12,6 +12,7 @@ from pathlib import Path
 from cryptography import x509
 
 from consort.core.registry import check_name
+from consort.deployment.admission_request import AdmissionRequest
 from consort.deployment.certificates import (
     certificate_of,
     common_name,
@@ -31,7 +32,6 @@ from consort.deployment.keys import (
     write_key,
     write_private,
 )
-from consort.deployment.requests import AdmissionRequest
 from consort.errors import UsageError
 
 _LOCAL = ("localhost", "127.0.0.1")
@@ -151,7 +151,7 @@ class ServerCredentials:
         Raises:
             UsageError: If no such client is admitted.
         """
-        check_name(client)
+        check_name(client, ascii_only=True)
         path = self.folder / "clients" / f"{client}.pem"
         if not path.exists():
             raise UsageError(f"no client {client!r} is admitted in {self.folder}")
@@ -215,7 +215,7 @@ class ClientCredentials:
         Raises:
             UsageError: If the name is not valid, or the folder already contains a key.
         """
-        check_name(name)
+        check_name(name, ascii_only=True)
         made, key = cls(folder, name, passphrase), new_key()
         if made.key.exists():
             raise UsageError(f"{folder} already contains a key: choose another folder")
@@ -238,7 +238,7 @@ class ClientCredentials:
             UsageError: If a file is missing, does not belong to the client, has expired, or can be
                 read by others.
         """
-        check_name(name)
+        check_name(name, ascii_only=True)
         found = cls(folder, name, passphrase)
         if not found.key.is_file():
             raise UsageError(

@@ -2,44 +2,41 @@
 
 Flower's SuperLink accepts commands (start a run, stop it, list nodes) from anybody, on the same
 port that clients use. Therefore it listens on this machine only, and clients connect to the
-gateway.
+gateway. What is forwarded is built anew from what was checked, not copied.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import threading
-import time
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import h11
 import httpx
-import uvicorn
 
+from consort.deployment.authentication import Admissions, Authentication, NotAuthenticated
+from consort.deployment.connections import Connection, Connections, PortLimits, listening
 from consort.deployment.credentials import ServerCredentials
+from consort.deployment.http_connection import HttpAnswer, HttpExchange, Refusal
+from consort.deployment.link.fleet import (
+    KEY,
+    LARGEST,
+    PUSH_MESSAGES,
+    PUSH_OBJECT,
+    SIGNATURE,
+    TIMESTAMP,
+    is_reply_of,
+)
 from consort.errors import Failure
 
-_ALLOWED = {
-    f"/v1/fleet/{action}"
-    for action in (
-        "activate-node",
-        "deactivate-node",
-        "send-node-heartbeat",
-        "pull-messages",
-        "push-messages",
-        "get-run",
-        "get-fab",
-        "push-object",
-        "pull-object",
-        "confirm-message-received",
-    )
-}
-_KEY = b"flwr-public-key"
-_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"te"}
-_LARGEST = 64 << 20  # Flower splits larger messages into chunks of 5 MB
-_REFRESH = 2.0
+_TYPE = b"application/protobuf"
+_LARGE = 64 << 10  # bytes; of bodies above, only a few are in memory at a time
+_LARGE_AT_ONCE, _LARGE_OF_CLIENT = 32, 2
+_TURN = 30.0  # seconds to wait for the memory
+_CHECK = 1.0  # seconds between looks for clients that were revoked
+_START = 10.0  # seconds
 
 
 class Gateway:
@@ -51,7 +48,13 @@ class Gateway:
         authority: The certificate that verifies the SuperLink.
         credentials: The server's credentials.
         seen: Is called with the name of a client whenever it sends a request.
+        report: Is told what the operator should know.
+        refused: Is called with the reason whenever a request is refused.
+        limits: How many connections there may be.
     """
+
+    largest_answer: int = 1 << 30
+    """Bytes that a client may send for each message that it was asked."""
 
     def __init__(
         self,
@@ -60,33 +63,26 @@ class Gateway:
         authority: bytes,
         credentials: ServerCredentials,
         seen: Callable[[str], Any] = lambda _: None,
+        report: Callable[[str], Any] = lambda _: None,
+        refused: Callable[[str], Any] = lambda _: None,
+        limits: PortLimits = PortLimits(),
     ) -> None:
-        self.credentials = credentials
-        self.behind = behind
-        self.authority = authority
-        self.seen = seen
-        self._keys: dict[str, bytes] = {}
-        self._fresh = 0.0
-        self._client: httpx.AsyncClient | None = None
-        host, _, port = listen.rpartition(":")
-        folder = credentials.folder
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                self._app,
-                host=host.strip("[]"),
-                port=int(port),
-                ssl_certfile=str(folder / "server.pem"),
-                ssl_keyfile=str(folder / "server.key"),
-                ssl_ciphers="ECDHE+AESGCM:ECDHE+CHACHA20",
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                interface="asgi3",
-                proxy_headers=False,
-                server_header=False,
-            )
-        )
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self.listen, self.behind, self.authority = listen, behind, authority
+        self.credentials, self.seen, self.report = credentials, seen, report
+        self.refused, self.limits = refused, limits
+        self.nodes: Mapping[str, int] = {}
+        self.admissions = Admissions(credentials, report)
+        self.too_large: set[str] = set()
+        """Clients whose answer was larger than allowed, since they were last asked."""
+        self._allowance: dict[str, int] = {}
+        self._authentication = Authentication(self.admissions)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._ready = threading.Event()
+
+    @property
+    def keys(self) -> Mapping[str, bytes]:
+        """The keys of the admitted clients by name."""
+        return self.admissions.keys
 
     def start(self) -> None:
         """Opens the port.
@@ -94,76 +90,134 @@ class Gateway:
         Raises:
             Failure: If the address cannot be used.
         """
+        host, _, port = self.listen.rpartition(":")
+        context = self._tls()
+        try:
+            listeners = listening(host.strip("[]"), int(port))
+        except OSError as error:
+            raise Failure(f"cannot listen on {self.listen}: {error.strerror or error}") from error
+        self._connections = Connections(listeners, context, self._serve, self.limits)
         self._thread.start()
-        while not self._server.started:
-            if not self._thread.is_alive():
-                config = self._server.config
-                raise Failure(f"cannot listen on {config.host}:{config.port}: is the port in use?")
-            time.sleep(0.05)
+        if not self._ready.wait(_START):
+            raise Failure(f"cannot listen on {self.listen}: this machine is too busy")
 
     def close(self) -> None:
-        """Closes the port."""
-        self._server.should_exit = True
-        self._thread.join(5)
+        """Closes the port and every connection."""
+        if self._ready.is_set():
+            self._loop.call_soon_threadsafe(self._over.set)
+            self._thread.join(_START)
 
-    @property
-    def keys(self) -> Mapping[str, bytes]:
-        """The keys of the admitted clients by name, at most two seconds old."""
-        if time.monotonic() > self._fresh:
-            self._keys = self.credentials.admitted()
-            self._fresh = time.monotonic() + _REFRESH
-        return self._keys
+    def allow(self, client: str) -> None:
+        """Says that a client was asked something, and may send an answer of `largest_answer`."""
+        more = self.largest_answer // 8 + (1 << 20)  # what goes around it
+        self._allowance[client] = self.largest_answer + more
+        self.too_large.discard(client)
 
-    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            return
-        status, headers, body = await self._answer(scope, receive)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    def _tls(self) -> ssl.SSLContext:
+        _ = self.credentials.private_key  # explains what is wrong with it
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0
+        folder, passphrase = self.credentials.folder, self.credentials.passphrase
+        context.load_cert_chain(folder / "server.pem", folder / "server.key", passphrase or b"")
+        return context
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(lambda *_: None)  # others' broken connections
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._large_of: dict[str, asyncio.Semaphore] = {}
+        trust = ssl.create_default_context(cadata=self.authority.decode())
+        async with httpx.AsyncClient(
+            base_url=f"https://{self.behind}", verify=trust, timeout=60, trust_env=False
+        ) as self._superlink:
+            watching = asyncio.create_task(self._watch())
+            self._ready.set()
+            await self._connections.run(self._over)
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        """Ends the connections of clients that are no longer admitted."""
+        while True:
+            for client in list(self._connections.clients):
+                if client not in self.keys:
+                    self._connections.close_all_of(client)
+            await asyncio.sleep(_CHECK)
+
+    async def _serve(self, connection: Connection) -> None:
+        """Answers the requests of a connection; the first that is refused is the last."""
+        exchange = HttpExchange(connection)
+        while True:
+            try:
+                request = await exchange.next_request()
+                if request is None:
+                    return
+                answer = await self._answer(connection, exchange, request)
+            except Refusal as refusal:
+                self.refused(refusal.reason)
+                await exchange.refuse(refusal)
+                return
+            await exchange.answer(answer)
+            if not exchange.is_reusable:
+                return
 
     async def _answer(
-        self, scope: Any, receive: Any
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        if scope["method"] != "POST" or scope["path"] not in _ALLOWED:
-            return 404, [], b"not found"
-        client = self._admitted(dict(scope["headers"]).get(_KEY, b""))
-        if client is None:
-            return 401, [], b"this key is not admitted"
-        body = await _read(receive)
-        if body is None:
-            return 413, [], b"too large"
+        self, connection: Connection, exchange: HttpExchange, request: h11.Request
+    ) -> HttpAnswer:
+        path, headers = exchange.checked(request)
+        if request.method != b"POST" or path not in LARGEST:
+            raise Refusal(404, "not found")
+        try:
+            client = self._authentication.client_of(headers)
+        except NotAuthenticated as error:
+            raise Refusal(401, str(error)) from error
+        self._connections.identified(connection, client)
+        size = exchange.size(headers)
+        self._charge(client, path, size)
         self.seen(client)
-        headers = [(name, value) for name, value in scope["headers"] if name not in _HOP]
+        sent = {name: headers[name] for name in (KEY, TIMESTAMP, SIGNATURE)}
+        if size <= _LARGE:
+            return await self._forward(client, path, sent, await exchange.body(size))
+        own = self._large_of.setdefault(client, asyncio.Semaphore(_LARGE_OF_CLIENT))
         try:
-            answer = await self._superlink().post(scope["path"], content=body, headers=headers)
-        except httpx.TransportError:
-            return 503, [], b"unavailable"
-        passed = [(n.lower(), v) for n, v in answer.headers.raw if n.lower() not in _HOP]
-        return answer.status_code, passed, answer.content
-
-    def _admitted(self, header: bytes) -> str | None:
-        """The client that a public key belongs to; the SuperLink checks that the sender owns it."""
+            async with asyncio.timeout(_TURN):
+                await own.acquire()
+                try:
+                    await self._large.acquire()
+                except BaseException:
+                    own.release()
+                    raise
+        except TimeoutError as error:
+            raise Refusal(503, "busy") from error
         try:
-            shown = b64decode(header, validate=True)
-        except NotBase64:
-            return None
-        return next((name for name, key in self.keys.items() if key == shown), None)
+            return await self._forward(client, path, sent, await exchange.body(size))
+        finally:
+            self._large.release()
+            own.release()
 
-    def _superlink(self) -> httpx.AsyncClient:
-        if self._client is None:
-            trust = ssl.create_default_context(cadata=self.authority.decode())
-            self._client = httpx.AsyncClient(
-                base_url=f"https://{self.behind}", verify=trust, timeout=60, trust_env=False
-            )
-        return self._client
+    def _charge(self, client: str, path: str, size: int) -> None:
+        """Counts what a client sends against what it may."""
+        if size > LARGEST[path]:
+            raise Refusal(413, "too large")
+        if path in (PUSH_MESSAGES, PUSH_OBJECT):
+            left = self._allowance.get(client, 0) - size
+            if left < 0:
+                self.too_large.add(client)
+                raise Refusal(413, "more than an answer")
+            self._allowance[client] = left
 
-
-async def _read(receive: Any) -> bytes | None:
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > _LARGEST or message["type"] == "http.disconnect":
-            return None
-        if not message.get("more_body"):
-            return bytes(body)
+    async def _forward(
+        self, client: str, path: str, sent: Mapping[bytes, bytes], body: bytes
+    ) -> HttpAnswer:
+        if path == PUSH_MESSAGES and not is_reply_of(self.nodes.get(client, -1), body):
+            raise Refusal(403, "not a reply of this client")
+        headers = [(b"content-type", _TYPE), (b"accept", _TYPE), *sent.items()]
+        try:
+            answer = await self._superlink.post(path, content=body, headers=headers)
+        except httpx.TransportError as error:
+            raise Refusal(503, "unavailable") from error
+        kind = answer.headers.get("content-type", "application/octet-stream")
+        return HttpAnswer(answer.status_code, kind.encode("latin-1"), answer.content)

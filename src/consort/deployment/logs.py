@@ -28,7 +28,8 @@ from consort.run.observer import Observer
 
 Event = Literal[
     "phase", "client_state", "run_started", "round_started", "reply", "client_failed", "round_done",
-    "run_finished", "stopped", "connection", "joined", "answered", "late", "refused", "failed",
+    "run_finished", "stopped",  # of the server
+    "connection", "joined", "answered", "late", "refused", "failed",  # of a client
 ]  # fmt: skip
 
 

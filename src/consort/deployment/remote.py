@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from consort.core.algorithm import Algorithm
+from consort.core.known import Form, Known
+from consort.core.limits import MOST_EXAMPLES
+from consort.core.messages import Payload
 from consort.core.params import Params
+from consort.core.wire import check
 from consort.data.examples import Splits
-from consort.errors import Failure, UsageError
+from consort.deployment.enrolment import digest_of
+from consort.deployment.schema import read_description
+from consort.engines.middleware import RefusedReply
+from consort.errors import ClientFailed, Failure, Refused, UsageError
 from consort.federation.federation import Federation
 from consort.federation.member import Member
 from consort.federation.protection import Protection
@@ -27,15 +34,15 @@ Ask = Callable[[str, Mapping[str, Any] | None, int], Params]
 class RemoteFederation(Federation):
     """A federation whose clients build the models; the server holds weights only."""
 
+    holds_data: ClassVar[bool] = False
+
     descriptions: Mapping[str, Description] = field(default_factory=dict)
     """What each client told about itself."""
     ask: Ask | None = None
     companion: Mapping[str, Any] | None = None
     """The companion model of every client, if there is one."""
     _initial: dict[Any, Params] = field(default_factory=dict, init=False, repr=False)
-    _shapes: dict[Any, Mapping[str, tuple[int, ...]]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _forms: dict[Any, Form] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -64,13 +71,27 @@ class RemoteFederation(Federation):
         key = self.members[client].architecture
         if key not in self._initial:
             self._initial[key] = self._asked(client, 0)
-            self._shapes[key] = self._initial[key].shapes
+            self._forms[key] = Form(self._initial[key])
         return self._initial[key]
 
     def shapes(self, client: str) -> Mapping[str, tuple[int, ...]]:
         """The shape of every parameter of a client's model."""
+        return self._form(client).shapes
+
+    def known(self, client: str) -> Known:
+        """What a client told about itself, as far as its answers must match it."""
+        about = self.descriptions[client]
+        announced = about["train"]
+        return Known(
+            self._form(client),
+            tuple(about["tasks"]),
+            lambda: min(announced, MOST_EXAMPLES),
+            tuple(about.get("measured", ())),
+        )
+
+    def _form(self, client: str) -> Form:
         self.initial(client)
-        return self._shapes[self.members[client].architecture]
+        return self._forms[self.members[client].architecture]
 
     def accompanied(self, table: Mapping[str, Any]) -> RemoteFederation:
         """The same clients, each with a companion model beside its own.
@@ -117,3 +138,58 @@ def _member(about: Description) -> Member:
 
 def _elsewhere() -> Splits:
     raise Failure("the data stay with the client")
+
+
+def described(client: str, answer: Payload | ClientFailed) -> dict[str, Any]:
+    """The description of a client.
+
+    Args:
+        client: The name of the client.
+        answer: What it answered.
+
+    Raises:
+        ClientFailed: If it answered something else.
+    """
+    if isinstance(answer, ClientFailed):
+        raise answer
+    try:
+        return read_description(answer)
+    except Refused as error:
+        raise RefusedReply(client, str(error)) from error
+
+
+def initial_weights(
+    client: str,
+    answer: Payload | ClientFailed,
+    about: Description,
+    companion: Mapping[str, Any] | None,
+    number: int,
+) -> Params:
+    """The initial weights that a client sent, which must be those that it announced.
+
+    Args:
+        client: The name of the client.
+        answer: What it answered.
+        about: The description of the client.
+        companion: The companion model, whose weights are not announced.
+        number: Which draw; only the first is announced.
+
+    Raises:
+        ClientFailed: If it answered something else.
+    """
+    if isinstance(answer, ClientFailed):
+        raise answer
+    weights = answer.get("model")
+    try:
+        if not isinstance(weights, Params) or len(answer) > 1:
+            raise Refused("sent something else than initial weights")
+        check(list(weights.items()), weights.shapes)
+        own = weights if companion is None else weights.without("companion")
+        single = all(tensor.dtype == torch.float32 for tensor in weights.values())
+        if own.size != about["parameters"] or not single:
+            raise Refused("sent initial weights of another number or type than it announced")
+        if number == 0 and digest_of(own) != about["initial"]:
+            raise Refused("sent other initial weights than it announced")
+    except Refused as error:
+        raise RefusedReply(client, str(error)) from error
+    return weights

@@ -11,14 +11,17 @@ from typing import Any
 
 from consort.core.files import held
 from consort.core.params import Params
+from consort.deployment.approval import WAITING
 from consort.deployment.credentials import ServerCredentials
 from consort.deployment.logs import log
 from consort.deployment.metrics import Counters
-from consort.deployment.remote import RemoteFederation
+from consort.deployment.remote import RemoteFederation, described, initial_weights
 from consort.deployment.stack import FlowerStack
 from consort.deployment.status_file import StatusFile, StatusObserver
 from consort.deployment.study import Study, digest
+from consort.engines.answers import Answers
 from consort.engines.flower import NOT_ADMITTED, Flower, Ledger, reply_of
+from consort.engines.host import ClientHost
 from consort.errors import ClientFailed, Failure, UsageError
 from consort.experiment.assembly import run_of
 from consort.experiment.preflight import naming, refuse_among_institutions
@@ -88,7 +91,15 @@ class FederationServer:
             stack.enter_context(self.status.alive())
             place = self.folder / "flower"
             flower = stack.enter_context(
-                FlowerStack(listen, self.credentials, keys, place, self.status.seen)
+                FlowerStack(
+                    listen,
+                    self.credentials,
+                    keys,
+                    place,
+                    self.status.seen,
+                    self._report,
+                    self.counters.refused,
+                )
             )
             self.say(f"listening on {listen}; waiting for {', '.join(keys)}")
             self.run(flower, observer)
@@ -134,6 +145,10 @@ class FederationServer:
         self.status.event("finished")
         return run
 
+    def _report(self, text: str) -> None:
+        self.status.event(text)
+        self.say(text)
+
     def _expected(self) -> dict[str, bytes]:
         """The keys of the clients of this run; once it has begun, of those still admitted."""
         keys = self.credentials.admitted()
@@ -153,11 +168,14 @@ class FederationServer:
 
         def ask(client: str, companion: Mapping[str, Any] | None, number: int) -> Params:
             header = {"kind": "initial", "companion": companion, "draw": number}
-            ((_, answer),) = _ask(engine, {_in_place_of(client, federation, engine): header})
-            if isinstance(answer, ClientFailed):
-                raise answer
-            weights: Params = answer["model"]
-            return weights
+            for one in _in_place_of(client, federation, engine):
+                ((_, answer),) = _ask(engine, {one: header})
+                try:
+                    return initial_weights(one, answer, told[one], companion, number)
+                except ClientFailed as error:
+                    self._refuse(error, {})
+                    failed = error
+            raise failed
 
         federation = RemoteFederation.of(told, ask, self.seed, self.recipe.compute)
         table = self.recipe.algorithm(self.name).companion
@@ -170,7 +188,7 @@ class FederationServer:
                 federation,
                 self.folder,
                 observer=Observers(StatusObserver(self.status), observer),
-                engine=lambda _: engine,
+                engine=lambda host: _limited(engine, host),
             )
             if not self.ledger.members:  # refuses incompatible clients before anything is written
                 run.algorithm.start(run.federation.roster)
@@ -197,16 +215,13 @@ class FederationServer:
                     self.status.client(client, "not connected")
             here = [client for client in missing if engine.nodes[client] in online]
             for client, answer in _ask(engine, {client: {"kind": "describe"} for client in here}):
-                if not isinstance(answer, ClientFailed):
-                    told[client] = dict(answer)
-                    self.status.client(client, "ready")
-                    self.say(f"{client} has joined ({len(told)} of {len(everybody)})")
+                try:
+                    told[client] = described(client, answer)
+                except ClientFailed as error:
+                    self._refuse(error, said)
                     continue
-                self.status.client(client, f"refused: {answer.reason}")
-                if said.get(client) != answer.reason:
-                    said[client] = answer.reason
-                    self.status.event(str(answer))
-                    self.say(str(answer))
+                self.status.client(client, "ready")
+                self.say(f"{client} has joined ({len(told)} of {len(everybody)})")
             time.sleep(_RETRY_SECONDS if said else 0.2)
         if not any(map(engine.admitted, told)):
             raise UsageError(
@@ -214,6 +229,15 @@ class FederationServer:
                 "again (consort site admit), or start a new run in another --out"
             )
         return dict(sorted(told.items()))
+
+    def _refuse(self, error: ClientFailed, said: dict[str, str]) -> None:
+        """Reports that a client cannot take part now; the same reason is reported once."""
+        waiting = error.reason == WAITING
+        self.status.client(error.client, WAITING if waiting else f"refused: {error.reason}")
+        if said.get(error.client) != error.reason:
+            said[error.client] = error.reason
+            self.status.event(str(error))
+            self.say(str(error))
 
     def _remembered(self, client: str) -> Description:
         """The description of a client that is no longer admitted; the run continues without it."""
@@ -257,12 +281,23 @@ def _ask(engine: Flower, headers: Mapping[str, dict[str, Any]]) -> Iterator[tupl
         yield client, reply.error or reply.content
 
 
-def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> str:
-    """The client, or another one with the same model if it is no longer admitted."""
+def _limited(engine: Flower, host: ClientHost) -> Flower:
+    """The engine, which now knows how large the answers to its calls can be."""
+    engine.limits = Answers.sent(host.federation, host.algorithm).limits
+    return engine
+
+
+def _in_place_of(client: str, federation: RemoteFederation, engine: Flower) -> list[str]:
+    """The admitted clients with the same model as a client, itself first."""
     wanted = federation.members[client].architecture
-    for other in (client, *federation.client_ids):
-        if engine.admitted(other) and federation.members[other].architecture == wanted:
-            return other
+    ids = dict.fromkeys((client, *federation.client_ids))
+    found = [
+        other
+        for other in ids
+        if engine.admitted(other) and federation.members[other].architecture == wanted
+    ]
+    if found:
+        return found
     raise Failure(
         f"{client} {NOT_ADMITTED} and no other client has the same model: admit it again "
         "(consort site admit), or start a new run in another --out"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from consort.deployment.envelope import ServerEnvelopes
 from consort.deployment.gateway import Gateway
 from consort.deployment.link.grid import FlowerGrid
 from consort.deployment.link.superlink import SuperLink
+from consort.engines.flower import Arrival, Parts
 
 
 class FlowerStack:
@@ -23,6 +24,8 @@ class FlowerStack:
         keys: The public keys of the clients of this run, by name.
         folder: Where Flower keeps its files.
         seen: Is called with the name of a client whenever it sends a request.
+        report: Is told what the operator should know.
+        refused: Is called with the reason whenever a request is refused.
     """
 
     def __init__(
@@ -32,10 +35,14 @@ class FlowerStack:
         keys: Mapping[str, bytes],
         folder: Path,
         seen: Callable[[str], Any] = lambda _: None,
+        report: Callable[[str], Any] = lambda _: None,
+        refused: Callable[[str], Any] = lambda _: None,
     ) -> None:
         self.envelopes = ServerEnvelopes.of(credentials, keys)
         self.link = SuperLink(folder)
-        self.gateway = Gateway(listen, self.link.address, self.link.authority, credentials, seen)
+        self.gateway = Gateway(
+            listen, self.link.address, self.link.authority, credentials, seen, report, refused
+        )
         self.keys = keys
 
     def __enter__(self) -> FlowerStack:
@@ -43,10 +50,12 @@ class FlowerStack:
             stack.callback(self.link.close)
             self.link.keep_alive()
             self.nodes = {name: self.link.register(name, key) for name, key in self.keys.items()}
+            self.gateway.nodes = self.nodes
             self.gateway.start()
             stack.callback(self.gateway.close)
-            self.grid = FlowerGrid(self.link)
-            stack.callback(self.grid.close)
+            grid = FlowerGrid(self.link)
+            stack.callback(grid.close)
+            self.grid = BoundedPost(grid, self.gateway, self.nodes)
             self._opened = stack.pop_all()
         return self
 
@@ -56,3 +65,55 @@ class FlowerStack:
 
     def __exit__(self, *error: object) -> None:
         self._opened.close()
+
+
+class BoundedPost:
+    """Messages through Flower, with a limit of what comes back.
+
+    Args:
+        grid: Sends and fetches messages.
+        gateway: Counts what each client sends.
+        nodes: The node of each client.
+    """
+
+    def __init__(self, grid: FlowerGrid, gateway: Gateway, nodes: Mapping[str, int]) -> None:
+        self.grid, self.gateway = grid, gateway
+        self._names = {node: name for name, node in nodes.items()}
+        self._asked: dict[str, str] = {}
+
+    def online(self) -> set[int]:
+        """The nodes that are connected now."""
+        return self.grid.online()
+
+    def push(self, letters: Sequence[tuple[int, Parts]], seconds: float) -> list[str]:
+        """Sends a message to each node, which may answer with `Gateway.largest_answer` bytes.
+
+        Args:
+            letters: Nodes, each with the parts of its message.
+            seconds: How long the messages are valid.
+
+        Returns:
+            The id of each message.
+        """
+        names = [self._names[node] for node, _ in letters]
+        for name in names:
+            self.gateway.allow(name)
+        ids = self.grid.push(letters, seconds)
+        self._asked = dict(zip(ids, names, strict=True)) | self._asked
+        return ids
+
+    def pull(self, ids: Iterable[str]) -> list[Arrival]:
+        """Fetches the replies that have arrived, and says who has sent more than allowed.
+
+        Args:
+            ids: The ids of the messages whose replies are wanted.
+        """
+        wanted = list(ids)
+        arrivals = self.grid.pull(wanted)
+        self._asked = {id_: name for id_, name in self._asked.items() if id_ in set(wanted)}
+        reason = f"sent more than {self.gateway.largest_answer} bytes"
+        return arrivals + [
+            Arrival(id_, {}, refused=reason)
+            for id_, name in self._asked.items()
+            if name in self.gateway.too_large
+        ]

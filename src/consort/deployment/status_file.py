@@ -107,7 +107,8 @@ class StatusFile:
         now = time.time()
         if now - self._written >= every:
             self._written = now
-            write_file(self.path, json.dumps(self.table | {"written": now}, indent=1).encode())
+            text = json.dumps(self.table | {"written": now}, indent=1)
+            write_file(self.path, text.encode(), durable=False)
 
 
 class StatusObserver(Observer):

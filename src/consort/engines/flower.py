@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from consort.core.files import write_file
-from consort.core.messages import Call, Payload, Reply, common_keys
+from consort.core.limits import MESSAGE, Limits
+from consort.core.messages import Call, Reply, common_keys
+from consort.core.sealed import read_json, write_json
 from consort.core.wire import decode, encode
+from consort.engines.answer_header import read_answer_header
 from consort.engines.middleware import Absent, RefusedReply
 from consort.engines.states import Stamp
 from consort.errors import ClientFailed, Failure, Refused
@@ -31,11 +33,12 @@ _REMEMBERED = 100  # answers of a client, more than an algorithm asks for in two
 
 @dataclass(frozen=True)
 class Arrival:
-    """A reply, or the reason why it was lost on the way."""
+    """A reply, or the reason why it was lost on the way, or why it is not accepted."""
 
     reply_to: str
     parts: Parts
     lost: str = ""
+    refused: str = ""
 
 
 class Post(Protocol):
@@ -96,10 +99,14 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path) -> Ledger:
-        """Where it was left, or a new one."""
+        """Where it was left, or a new one.
+
+        Raises:
+            Failure: If the file is damaged.
+        """
         if not path.exists():
             return cls(path, secrets.token_hex(16))
-        written = json.loads(path.read_text())
+        written, _ = read_json(path)
         counted = {
             client: [(stamp[0], stamp[1]) for stamp in stamps]
             for client, stamps in written["counted"].items()
@@ -129,7 +136,7 @@ class Ledger:
             "counted": self.counted,
             "members": self.members,
         }
-        write_file(self.path, json.dumps(table).encode(), durable=True)
+        write_json(self.path, table)
 
 
 @dataclass
@@ -155,6 +162,8 @@ class Flower:
     """Is told what each client is doing."""
     admitted: Callable[[str], bool] = lambda _: True
     """Whether a client may take part, now."""
+    limits: Callable[[Call], Limits] = lambda _: MESSAGE
+    """How large the answer to a call may be: see `Answers.limits`."""
     _look_again: float = field(default=0.0, init=False)
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
@@ -167,7 +176,8 @@ class Flower:
             letters[call.client] = (self._header(call), {"shared": shared, "own": encode(own)})
         answers = self.exchange(letters)
         for call, (_, answer) in zip(calls, answers, strict=True):
-            reply = reply_of(call.client, answer)
+            arrived = not isinstance(answer, ClientFailed)
+            reply = reply_of(call.client, answer, self.limits(call) if arrived else MESSAGE)
             if reply.error is None and not call.evaluation:
                 self.ledger.count(call.client, call.stamp)
             self.tell(call.client, f"failed: {reply.error.reason}" if reply.error else "answered")
@@ -179,13 +189,11 @@ class Flower:
     ) -> Iterator[tuple[str, Parts | ClientFailed]]:
         """Sends each client its letter; yields what comes back, in the order of the letters."""
         end = time.monotonic() + self.deadline
-        exchange = _Exchange(letters, [client for client in letters if self.admitted(client)])
+        exchange = _Exchange(letters)
         answers = exchange.answers
         for client in letters:
-            if client not in exchange.unsent:
-                answers[client] = Absent(client, NOT_ADMITTED)
-        for client in letters:
             while client not in answers:
+                self._follow_admissions(exchange)
                 self._send(exchange, end - time.monotonic())
                 self._receive(exchange)
                 if client in answers:
@@ -209,6 +217,22 @@ class Flower:
             "counted": self.ledger.last_counted(call.client, call.before),
             "companion": self.companion,
         }
+
+    def _follow_admissions(self, exchange: _Exchange) -> None:
+        """Asks nobody who is not admitted, and everybody who is admitted again.
+
+        A client whose admission was taken back may never have seen the message, or its answer was
+        refused; if it is admitted again, it is asked anew.
+        """
+        for id_, (client, _) in list(exchange.asked.items()):
+            if not self.admitted(client):
+                del exchange.asked[id_]
+        asked = {client for client, _ in exchange.asked.values()}
+        exchange.unsent = [
+            client
+            for client in exchange.letters
+            if client not in asked and client not in exchange.answers and self.admitted(client)
+        ]
 
     def _send(self, exchange: _Exchange, seconds: float) -> None:
         """Sends to those who are connected."""
@@ -251,6 +275,9 @@ class Flower:
             if arrival.reply_to not in asked:
                 continue
             client, number = asked.pop(arrival.reply_to)
+            if arrival.refused:
+                exchange.answers[client] = RefusedReply(client, arrival.refused)
+                continue
             lost = arrival.lost
             try:
                 if not lost:
@@ -278,7 +305,7 @@ class _Exchange:
     """What has become of the letters of one exchange."""
 
     letters: Mapping[str, tuple[Header, Parts]]
-    unsent: list[str]
+    unsent: list[str] = field(default_factory=list)
     asked: dict[str, tuple[str, int]] = field(default_factory=dict)
     """The client and the number of each message that was sent, by its id."""
     answers: dict[str, Parts | ClientFailed] = field(default_factory=dict)
@@ -286,19 +313,29 @@ class _Exchange:
     forged: Counter[str] = field(default_factory=Counter)
 
 
-def reply_of(client: str, answer: Parts | ClientFailed) -> Reply:
-    """What a client's answer says; one that cannot be read is an error."""
+def reply_of(client: str, answer: Parts | ClientFailed, limits: Limits = MESSAGE) -> Reply:
+    """What a client's answer says; one that cannot be read, or is too large, is an error.
+
+    Args:
+        client: The name of the client.
+        answer: The parts of its answer, or why there is none.
+        limits: How large the answer may be, which is checked before it is decoded.
+    """
     if isinstance(answer, ClientFailed):
         return Reply(client, error=answer)
     try:
-        header = json.loads(answer["header"])
-        if header["error"]:
-            kind = Absent if header["late"] else ClientFailed
-            return Reply(client, error=kind(client, str(header["error"])))
-        content: Payload = dict(decode(answer["content"]))
-        return Reply(client, content, None, float(header["seconds"]), int(header["flops"]))
-    except (Refused, LookupError, ValueError, TypeError, OverflowError) as error:
-        return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({error})"))
+        if answer.keys() != {"header", "content"}:
+            raise Refused("its answer does not have a header and a content")
+        header = read_answer_header(answer["header"])
+        if header.error:
+            kind = Absent if header.late else ClientFailed
+            return Reply(client, error=kind(client, header.error))
+        content = decode(answer["content"], limits=limits)
+        if not isinstance(content, dict):
+            raise Refused("its answer is not a dict")
+        return Reply(client, content, None, header.seconds, header.flops)
+    except Refused as refusal:
+        return Reply(client, error=RefusedReply(client, f"sent a damaged answer ({refusal})"))
 
 
 def _dump(header: Header) -> bytes:

@@ -18,7 +18,7 @@ from consort.core.randomness import derive
 from consort.core.wire import NamedTensor, check, tensors_in
 from consort.data.examples import Examples
 from consort.engines.states import StateStore
-from consort.errors import ClientFailed, ConsortError, Failure
+from consort.errors import ClientFailed, ConsortError, Failure, Refused
 from consort.federation.blueprint import Blueprint
 from consort.federation.federation import Federation
 from consort.federation.protection import Handler, Request, Setting
@@ -171,10 +171,13 @@ class ClientHost:
         try:
             return self._run(call)
         except ConsortError as error:
-            return Reply(call.client, error=ClientFailed(call.client, str(error)))
+            failed = ClientFailed(call.client, str(error))
+            failed.__cause__ = error.with_traceback(None)
+            return Reply(call.client, error=failed)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             failed = ClientFailed(call.client, reason, traceback.format_exc())
+            failed.__cause__ = error.with_traceback(None)
             return Reply(call.client, error=failed)
 
     def _run(self, call: Call) -> Reply:
@@ -204,7 +207,7 @@ class ClientHost:
         call = request.call
         method = getattr(self.algorithm_of(call.client), call.method, None)
         if not is_on_client(method):
-            raise ConsortError(
+            raise Refused(
                 f"{call.method} is not a method that clients answer: mark it with @on_client"
             )
         blueprint = self.federation.blueprint(call.client)

@@ -5,13 +5,14 @@ Each wraps an engine and is an engine, so algorithms do not notice them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from consort.core.engine import Engine
-from consort.core.messages import Call, Payload, Reply
-from consort.core.wire import NamedTensor, check, tensors_in
+from consort.core.messages import Call, OnlyMeans, Payload, Reply
+from consort.core.wire import NamedTensor, tensors_in
+from consort.engines.answers import Answers
 from consort.errors import ClientFailed, Refused
 from consort.federation.participation import happens
 
@@ -64,8 +65,16 @@ class Metered(Wrapper):
         """Delivers `calls` and records the bytes of every call and reply."""
         sent = _PayloadSizes()
         for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
-            self.record(call, reply, sent.of(call.payload), bytes_by_role(reply.tensors))
+            self.record(call, reply, sent.of(call.payload), _received(reply))
             yield reply
+
+
+def _received(reply: Reply) -> dict[str, int]:
+    """The bytes that a client sent, by role; none if its answer is refused later."""
+    try:
+        return bytes_by_role(reply.tensors)
+    except Refused:
+        return {}
 
 
 class _PayloadSizes:
@@ -84,19 +93,25 @@ class _PayloadSizes:
 
 @dataclass
 class Checked(Wrapper):
-    """Refuses replies with wrong names, shapes or types, or with numbers that are not finite."""
+    """Refuses replies that are not what the algorithm declares, or that cannot be right."""
 
-    shapes: Callable[[str], Mapping[str, tuple[int, ...]]]
-    """Returns the shapes of a client's parameters by name."""
+    answers: Answers
+    """What clients may answer."""
+    tell: Callable[[ClientFailed], Any] = lambda _: None
+    """Reports a reply that is refused, if nobody else does."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         """Delivers `calls`, with an error in the place of every invalid reply."""
-        for reply in self.engine.deliver(calls):
+        for call, reply in zip(calls, self.engine.deliver(calls), strict=True):
             try:
-                if reply.error is None:
-                    check(reply.tensors, self.shapes(reply.client))
+                if reply.client != call.client:
+                    raise Refused("somebody else answered in its place")
+                if reply.error is None and not isinstance(reply.content, OnlyMeans):
+                    self.answers.check(call, reply.content, reply.tensors)
             except Refused as refusal:
-                reply = Reply(reply.client, error=RefusedReply(reply.client, str(refusal)))
+                error = RefusedReply(call.client, str(refusal))
+                self.tell(error)
+                reply = Reply(call.client, error=error)
             yield reply
 
 

@@ -15,14 +15,15 @@ from typing import Any, Generic, TypeVar
 
 from consort.core.messages import Call, Payload, Reply, common_keys
 from consort.engines.host import ClientHost
+from consort.engines.segments import Place
 from consort.errors import ClientFailed
 
 Process = TypeVar("Process")
 Chunk = Sequence[Call]
 Order = dict[str, Any]
 """A chunk of calls as plain values and tensors, without what a whole delivery has in common."""
-Answer = tuple[Reply, bytes]
-"""A reply, and the client's new state where the process cannot write it down itself."""
+Answer = tuple[Reply, bytes | Place]
+"""A reply, and the client's new state, or its place if the process has written it down itself."""
 
 _AHEAD = 4  # chunks per process that may be finished before their turn to be yielded comes
 

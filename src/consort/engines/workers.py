@@ -12,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
-from consort.core.messages import Payload
+from consort.core.messages import Payload, State
+from consort.core.wire import encode
 from consort.engines.arena import Arena, Frame
 from consort.engines.host import ClientHost
 from consort.engines.scheduler import Answer, Job, Order, Responder, Scheduler, order_of, reply_of
+from consort.engines.segments import Place
+from consort.engines.states import Stamp, StateStore
 from consort.errors import UsageError
 
 _PR_SET_PDEATHSIG = 1
@@ -52,7 +56,9 @@ class Worker:
             self.process.join()
             return None
         contents = self.up.read_copy(answer["contents"])
-        return [(reply_of(*both), b"") for both in zip(contents, answer["rest"], strict=True)]
+        states = [Place(*state) if state else b"" for state in answer["states"]]
+        replies = map(reply_of, contents, answer["rest"])
+        return list(zip(replies, states, strict=True))
 
 
 class Workers(Scheduler[Worker]):
@@ -104,7 +110,9 @@ class Workers(Scheduler[Worker]):
 
     def _start(self, worker: Worker, job: Job, common: set[str]) -> None:
         worker.job = job
-        worker.send(order_of(job.chunk, self.delivery, common), self._shared)
+        states = [self.host.store.find(call.client, call.before) or None for call in job.chunk]
+        order = order_of(job.chunk, self.delivery, common) | {"states": states}
+        worker.send(order, self._shared)
 
     def _collect(self) -> Iterator[tuple[Job, list[Answer] | None]]:
         busy = {worker.pipe: (worker, worker.job) for worker in self.workers if worker.job}
@@ -123,6 +131,31 @@ class Workers(Scheduler[Worker]):
             deque(self._collect())
 
 
+class Lent(StateStore):
+    """States as a worker has them: it is told where to read, and tells where it has written.
+
+    What it has written counts as soon as the process of the run knows of it.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__(folder)
+        self.written: dict[str, Place] = {}
+        self._places: dict[str, Place | None] = {}
+
+    def lend(self, clients: Sequence[str], places: Sequence[Sequence[Any] | None]) -> None:
+        """Says where the states of the clients are that are called now."""
+        found = [Place(*place) if place else None for place in places]
+        self._places, self.written = dict(zip(clients, found, strict=True)), {}
+
+    def find(self, client: str, before: Stamp) -> bytes | Place:  # noqa: ARG002
+        """What the process of the run found for this call."""
+        return self._places[client] or b""
+
+    def save(self, client: str, stamp: Stamp, state: State) -> None:
+        """Writes a state to the file of this process."""
+        self.written[client] = self._segments.append(stamp[0], encode(state))
+
+
 def _serve(
     host: ClientHost,
     pipe: Connection,
@@ -135,14 +168,18 @@ def _serve(
     _die_with_parent()
     for stranger in strangers:
         stranger.close()
+    store = host.store = Lent(host.store.folder)
     responder = Responder(host)
     while True:
         try:
             order = _receive(pipe)
             order["own"] = down.read(order["own"])
+            store.lend([header[0] for header in order["calls"]], order["states"])
             answers = responder.answer(order, partial(broadcast.read, order["shared"]))
             contents = up.write([content for content, _ in answers])
-            _send(pipe, {"contents": contents, "rest": [rest for _, rest in answers]})
+            rest = [rest for _, rest in answers]
+            states = [store.written.get(client) for client, *_ in rest]
+            _send(pipe, {"contents": contents, "rest": rest, "states": states})
         except (EOFError, ConnectionError):
             return
 

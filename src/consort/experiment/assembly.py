@@ -38,6 +38,7 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
             seat.dataset.example,
             seat.load,
             local=recipe.local_of(seat.group),
+            examples=len(seat.share.train),
         )
         for name, seat in seats.items()
     }

@@ -11,7 +11,7 @@ from consort.errors import Failure, UsageError
 from consort.experiment.assembly import Assembly, assemble, run_of
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
-from consort.experiment.run_folder import about_run, settle, written_recipe
+from consort.experiment.run_folder import about_run, refuse_python, settle, written_recipe
 from consort.federation.federation import Federation
 from consort.run.folder import read_description
 from consort.run.observer import Observer
@@ -102,6 +102,7 @@ def resume_run(
 ) -> Run:
     """The run in a folder, ready to go on where it stopped; on its engine if none is given."""
     written = read_description(folder)
+    refuse_python(folder, written)
     if written.get("engine") == "flower":
         raise UsageError(f"{folder} is a run of consort server: give that command again to go on")
     name = engine or written.get("engine")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -138,6 +138,11 @@ class Recipe:
     """Named changes to this recipe, such as `desk` and `paper`."""
 
     def __post_init__(self) -> None:
+        for name, kind in (("partition", Cut), ("run", Schedule), ("compute", Compute)):
+            if isinstance(getattr(self, name), Mapping):  # written in Python as in a file
+                object.__setattr__(self, name, checked(kind, getattr(self, name), name))
+        groups = [checked(Group, g, "groups") if isinstance(g, Mapping) else g for g in self.groups]
+        object.__setattr__(self, "groups", groups)
         if (self.clients is None) == (not self.groups):
             raise UsageError("a recipe needs either `clients = 10` or [[groups]], and not both")
         if not self.algorithms:

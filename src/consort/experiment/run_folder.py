@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-import consort
-from consort.core.files import write_file
+from consort.core.sealed import write_json
 from consort.data.partition import Share, fingerprint, load_partition, save_partition
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
+from consort.run.description import PYTHON, environment
 from consort.run.folder import FORMAT, read_description
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
@@ -51,24 +46,6 @@ def about_run(recipe: Recipe, name: str, seed: int, noise: str = "seed") -> dict
     }
 
 
-def environment() -> dict[str, Any]:
-    """What a reader needs to judge timings and to repeat a run."""
-    cpu = ""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = lines[0].partition(":")[2].strip() if lines else ""
-    return {
-        "consort": consort.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-    }
-
-
 def deciding(recipe: dict[str, Any], algorithm: str) -> dict[str, Any]:
     """Of a recipe as it is written down, what decides the numbers of one algorithm."""
     settings = {key: value for key, value in recipe.items() if key not in _TELLS}
@@ -90,15 +67,14 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     if path.exists():
         written = refuse_another_run(folder, description)
         if shares is not None:
-            _check_partition(folder / "partition.json", description["partition"])
-        if written["recipe"] != description["recipe"]:  # what only tells readers something
-            told = written | {key: description[key] for key in ("title", "recipe")}
-            write_file(path, json.dumps(told, indent=1).encode())
+            _check_partition(folder / "partition.json", description)
+        told = {key: description[key] for key in ("format", "title", "recipe")}
+        if any(written.get(key) != value for key, value in told.items()):
+            write_json(path, written | told)
         return
-    folder.mkdir(parents=True, exist_ok=True)
     if shares is not None:
         save_partition(folder / "partition.json", shares)
-    write_file(path, json.dumps(description, indent=1).encode())
+    write_json(path, description)
 
 
 def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +87,7 @@ def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, A
     if not path.exists():
         return {}
     written = read_description(folder)
+    refuse_python(folder, written)
     filled = _filled_in(written["recipe"], str(path))
     before, now = _decisive(written | {"recipe": filled}), _decisive(description)
     for key in _DECIDES:
@@ -121,13 +98,32 @@ def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, A
     return written
 
 
+def refuse_python(folder: Path, about: Mapping[str, Any]) -> None:
+    """Refuses a run whose clients no recipe describes.
+
+    Args:
+        folder: The folder of the run.
+        about: What its `run.json` says.
+
+    Raises:
+        UsageError: The run was made in Python.
+    """
+    if about.get("made") == PYTHON:
+        raise UsageError(
+            f"{folder} was made in Python: its clients are known only there; make the same run "
+            "again in Python (finished rounds cost nothing), and use it in place of the folder"
+        )
+
+
 def _filled_in(written: dict[str, Any], source: str) -> dict[str, Any]:
     """A recipe as this version writes it down: keys that came later have their defaults."""
     return written_recipe(written, source).table
 
 
-def _check_partition(path: Path, expected: str) -> None:
-    if fingerprint(load_partition(path).values()) != expected:
+def _check_partition(path: Path, description: dict[str, Any]) -> None:
+    shares = load_partition(path)
+    same = fingerprint(shares.values()) == description["partition"]
+    if not same or shares.keys() != description["clients"].keys():
         raise Failure(f"{path} was changed since the run began")
 
 

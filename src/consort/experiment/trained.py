@@ -34,19 +34,19 @@ class TrainedModel:
     """The content of the run's `run.json`."""
 
 
-def trained_model(folder: Path, client: str) -> TrainedModel:
+def trained_model(where: Path | Run, client: str) -> TrainedModel:
     """Restores the model of a client.
 
     Args:
-        folder: The folder of a run.
+        where: The folder of a run; or the run itself, if it was made in Python.
         client: The name of the client.
 
     Raises:
         UsageError: If the run has no such client.
         Failure: If no round is finished, or the run is from an older version.
     """
-    opened = open_run(folder)
-    about = opened.about
+    opened = open_run(where)
+    folder, about = opened.folder, opened.about
     if client not in about["clients"]:
         raise UsageError(f"{folder} has no client {did_you_mean(client, about['clients'])}")
     if "scan" not in about["clients"][client]:
@@ -58,6 +58,25 @@ def trained_model(folder: Path, client: str) -> TrainedModel:
             f"{folder}: no round is finished yet; continue with `consort resume {folder}`"
         )
     return TrainedModel(client, found.model, run.federation.data(client), found.round, about)
+
+
+def load_model(where: Path | str | Run, client: str) -> MultiTaskModel:
+    """A client's trained model, to be used in plain PyTorch: `model(inputs)["task"]`.
+
+    Args:
+        where: The folder of a run; or the run itself, if it was made in Python.
+        client: The name of the client.
+
+    Returns:
+        The model that the algorithm reports, after the last finished round, in evaluation mode. Its
+        outputs are a dictionary with one entry per task.
+
+    Raises:
+        UsageError: The run has no such client, or was made in Python and is not given.
+        Failure: No round is finished.
+    """
+    found = trained_model(Path(where) if isinstance(where, str) else where, client).model
+    return found.eval()
 
 
 class ReportedModel(NamedTuple):
@@ -86,7 +105,7 @@ def reported_model(run: Run, client: str, back: int = 0) -> ReportedModel | None
     seen: list[tuple[MultiTaskModel, Payload]] = []
     after = (saved["round"] + 1, 0)
     store = StateStore()  # in memory, so that the folder of the run is not changed
-    written = StateStore(run.folder and run.folder / "clients").read(client, after)
+    written = run.states(saved).read(client, after)
     if written:
         store.write(client, (saved["round"], 0), written)
     host = ClientHost(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from consort.core.known import Form
 from consort.core.params import Params
 from consort.models.multitask import MultiTaskModel
 from consort.training.cohort import can_be_stacked
@@ -19,7 +20,8 @@ class Blueprint:
     def __init__(self, model: MultiTaskModel) -> None:
         self.model = model
         self.params = Params.of(model)
-        self.shapes = self.params.shapes
+        self.form = Form(self.params)
+        self.shapes = self.form.shapes
         self.stackable = can_be_stacked(model)
         self._live = [tensor.detach() for tensor in (*model.parameters(), *model.buffers())]
         self._initial = [tensor.clone() for tensor in self._live]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
 from consort.core.algorithm import Algorithm
+from consort.core.known import Known
 from consort.core.params import Params
 from consort.core.randomness import derive
 from consort.core.registry import check_name
@@ -64,6 +65,9 @@ class Federation:
         >>> federation.initial("bank-1").size, federation.initial("bank-2").size
         (76, 148)
     """
+
+    holds_data: ClassVar[bool] = True
+    """Whether the data of the clients are on this machine."""
 
     members: Mapping[str, Member]
     seed: int = 0
@@ -121,6 +125,22 @@ class Federation:
             client: The name of the client.
         """
         return self.blueprint(client).shapes
+
+    def known(self, client: str) -> Known:
+        """What a server knows about a client before it answers.
+
+        Args:
+            client: The name of the client.
+        """
+        model = self.blueprint(client)
+        measured = tuple(task for extra in self.extras for task in extra.tasks)
+        width = getattr(model.model.encoder, "width", None)
+        tasks = tuple(self.members[client].tasks)
+        return Known(model.form, tasks, lambda: self._examples(client), measured, width)
+
+    def _examples(self, client: str) -> int:
+        known = self.members[client].examples
+        return len(self.data(client).train) if known is None else known
 
     def _draw(self, client: str, number: int) -> Params:
         return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
@@ -244,7 +264,7 @@ class Federation:
         if EVERYONE in self.members:
             raise UsageError(f"the name {EVERYONE!r} is needed for the pool: rename that client")
         first = next(iter(self.members.values()))
-        everyone = replace(first, load=self._load_everything, local={})
+        everyone = replace(first, load=self._load_everything, local={}, examples=None)
         return replace(
             self,
             members={**self.members, EVERYONE: everyone},

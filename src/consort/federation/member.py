@@ -40,6 +40,8 @@ class Member:
     """A second model for the same tasks and inputs: see `Algorithm.companion`."""
     local: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the local training of every algorithm, for this client."""
+    examples: int | None = None
+    """The number of training examples, if it is known before they are loaded."""
 
     @classmethod
     def of(cls, tasks: Mapping[str, Task], model: ModelSpec, data: Splits) -> Member:

@@ -89,6 +89,8 @@ class Protection:
     """The key of its table in recipes; the name of the class in small letters, if not given."""
     alone: ClassVar[bool] = False
     """Whether clients must be called one by one, because it needs their state or randomness."""
+    rewrites: ClassVar[bool] = False
+    """Whether clients send answers in another form, which the server half checks and restores."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

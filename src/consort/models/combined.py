@@ -26,7 +26,7 @@ def combined(models: Mapping[str, MultiTaskModel]) -> MultiTaskModel:
     if len(different) == 1:
         return different[0]
     heads = {
-        task: nn.Sequential(Features(different.index(model)), *model.paths[task])
+        task: nn.Sequential(ChosenFeatures(different.index(model)), *model.paths[task])
         for task, model in models.items()
     }
     encoder = Encoders(model.encoder for model in different)
@@ -49,7 +49,7 @@ class Encoders(nn.Module):
         return tuple(encoder(inputs) for encoder in self.encoders)
 
 
-class Features(nn.Module):
+class ChosenFeatures(nn.Module):
     """Selects the features of one of several encoders.
 
     Args:

@@ -15,8 +15,7 @@ from consort.errors import Failure, UsageError
 from consort.results.measurements import Measurements, Notes, Series
 from consort.results.summary import Spread, mean, middle, spread
 from consort.results.values import values_of
-from consort.run.folder import read_description
-from consort.run.history import History
+from consort.run.folder import read_description, read_history
 
 Direction: TypeAlias = Literal["up", "down"]
 Aspect: TypeAlias = Literal["round", "client", "role"]
@@ -59,7 +58,7 @@ class Result:
     def load(cls, folder: Path) -> Result:
         """Reads a run's folder."""
         about = read_description(folder)
-        measured = Measurements(History(folder / "history.jsonl"))
+        measured = Measurements(read_history(folder))
         if not measured.scores:
             raise NoResults(
                 f"{folder}: no results yet; wait for the first evaluation, "
@@ -241,6 +240,16 @@ class Result:
         """A curve of every client, such as `wd_det`, as points in the last round that has it."""
         rounds = self._measured.graphs.get(Series(task, metric, split, model or self.reports), {})
         return dict(sorted(rounds[max(rounds)].items())) if rounds else {}
+
+    def frame(self) -> Any:
+        """All rows of the history as a data frame of pandas or polars, whichever is there.
+
+        Raises:
+            UsageError: Neither is installed.
+        """
+        from consort.results.frames import history_frame
+
+        return history_frame([self])
 
     def metric_names(self) -> list[str]:
         """What `value` can be asked for."""

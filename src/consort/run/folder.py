@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import consort
+from consort.core.sealed import read_json
 from consort.errors import Failure, UsageError
+from consort.run.checkpoints import Checkpoints
+from consort.run.history import History
 
-FORMAT = 1
-"""Of `run.json` and the files beside it. It changes when they cannot be read as before."""
+FORMAT = 2
+"""Of `run.json` and the files beside it. It changes when they cannot be read as before.
 
+Format 1 had a file for each state of a client, and no digests in `run.json` and of the history.
+"""
+
+_READABLE = (1, FORMAT)
 _NAME = "run.json"
+_HISTORY = "history.jsonl"
 _KEYS = (
     "algorithm",
     "seed",
@@ -43,17 +50,30 @@ def read_description(folder: Path) -> dict[str, Any]:
     path = folder / _NAME
     if not path.is_file():
         raise UsageError(f"{folder} holds no run: {_reason(folder)}")
-    try:
-        description: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        format_ = description.get("format", 1)
-        missing = [key for key in _KEYS if key not in description]
-    except (ValueError, AttributeError) as error:
-        raise Failure(f"{path} is damaged: start the run again in a new folder") from error
-    if format_ != FORMAT:
+    description, sealed = read_json(path)
+    format_ = description.get("format", 1)
+    if format_ not in _READABLE:
         raise UsageError(_of_another_format(path, description))
+    missing = [key for key in _KEYS if key not in description]
+    if format_ == FORMAT and not sealed:
+        missing.append("its digest")
     if missing:
         raise Failure(f"{path} says nothing about {', '.join(missing)}: start the run again")
     return description
+
+
+def read_history(folder: Path) -> History:
+    """The results of the finished rounds of the run in a folder.
+
+    Args:
+        folder: The folder of one run.
+
+    Raises:
+        Failure: If they are not those that were written.
+    """
+    history = History(folder / _HISTORY)
+    Checkpoints(folder).check(history)
+    return history
 
 
 def runs_below(folder: Path) -> list[Path]:

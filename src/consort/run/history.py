@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
+from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from consort.core.files import append_file, cut_file, naming, running_digest
 from consort.core.row import Row
 from consort.errors import Failure
 
@@ -15,24 +17,27 @@ from consort.errors import Failure
 class History:
     """The rows of one run; iterating over it yields those that are written.
 
-    Args:
-        path: A file of JSON lines; None keeps the rows in memory.
+        Args:
+            path: A file of JSON lines; None keeps the rows in memory.
 
-    Examples:
-        >>> from consort import History
-        >>> from consort.core.row import Row
-        >>> history = History()
-        >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
-        >>> history.flush()
-        1
-        >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
-        [('bank-1', 0.9)]
+        Examples:
+            >>> from consort import History
+            >>> from consort.core.files import append_file, cut_file, naming, running_digest
+    from consort.core.row import Row
+            >>> history = History()
+            >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
+            >>> history.flush()
+            1
+            >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
+            [('bank-1', 0.9)]
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self._rows: list[Row] = []
         self._waiting: list[Row] = []
+        self._sum: hashlib.blake2b | None = None
+        self._end: int | None = None
 
     def add(self, row: Row) -> None:
         """Adds a row, which is written at the next `flush`.
@@ -57,38 +62,76 @@ class History:
             self._rows += self._waiting
             self._waiting.clear()
             return len(self._rows)
-        with self.path.open("ab") as file:
-            file.write("".join(map(_line, self._waiting)).encode())
-            file.flush()
-            os.fsync(file.fileno())
-            self._waiting.clear()
-            return file.tell()
+        data = "".join(map(_line, self._waiting)).encode()
+        written = self._sum or running_digest(self.path, self._size)
+        start = append_file(self.path, data)
+        written.update(data)
+        self._sum = written
+        self._waiting.clear()
+        return start + len(data)
 
-    def cut(self, length: int) -> None:
+    @property
+    def digest(self) -> str:
+        """The digest of all that was written to the file; empty for a history in memory."""
+        return self._sum.hexdigest() if self._sum else ""
+
+    def check(self, length: int, digest: str) -> None:
+        """Checks that the file begins with what was written; only that much of it is read then.
+
+        Args:
+            length: A length that `flush` returned.
+            digest: The digest at that time.
+
+        Raises:
+            Failure: If something is missing or was changed.
+        """
+        if self.path is None:
+            return
+        if self._size < length:
+            raise Failure(
+                f"{self.path} was cut short: results of finished rounds are missing; start the "
+                "run again in a new folder"
+            )
+        self._sum = running_digest(self.path, length)
+        if self._sum.hexdigest() != digest:
+            deque(_read(self.path, length))  # which may know the line
+            raise Failure(
+                f"{self.path} is damaged: results of finished rounds were changed; start the run "
+                "again in a new folder"
+            )
+        self._end = length
+
+    def cut(self, length: int, digest: str = "") -> None:
         """Removes pending rows and everything after a length.
 
         Args:
             length: A length that `flush` returned.
+            digest: The digest at that time; without it, only the length is checked.
 
         Raises:
-            Failure: If the file is shorter than that.
+            Failure: If the file is shorter than that, or what is left of it was changed.
         """
         self._waiting.clear()
         if self.path is None:
             del self._rows[length:]
             return
-        size = self.path.stat().st_size if self.path.exists() else 0
-        if size < length:
-            raise Failure(f"{self.path} was cut short: results of finished rounds are missing")
-        if size > length:
-            with self.path.open("r+b") as file:
-                file.truncate(length)
+        if digest or self._size < length:
+            self.check(length, digest)
+        else:
+            self._sum = running_digest(self.path, length)
+        self._end = None
+        if self._size > length:
+            cut_file(self.path, length)
 
     def __iter__(self) -> Iterator[Row]:
         if self.path is None:
             yield from self._rows
         elif self.path.exists():
-            yield from _read(self.path)
+            yield from _read(self.path, self._end)
+
+    @property
+    def _size(self) -> int:
+        return self.path.stat().st_size if self.path and self.path.exists() else 0
 
 
 _TEXTS = ("client", "task", "split", "model", "part")
@@ -105,12 +148,14 @@ def _line(row: Row) -> str:
     return f'{{"round":{round_},{what},"n":{n}}}\n'
 
 
-def _read(path: Path) -> Iterable[Row]:
-    lines = path.read_text().splitlines()
+def _read(path: Path, length: int | None = None) -> Iterable[Row]:
+    with naming(path, "read"):
+        content = path.read_bytes()[:length]
+    lines = content.decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         try:
             yield Row(**json.loads(line))
         except (ValueError, TypeError) as error:
-            if number == len(lines):
+            if number == len(lines) and length is None:
                 return  # the run was killed while writing this line
             raise Failure(f"{path}, line {number}: not a row of results") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,13 @@ class Observer:
         >>> Log().round_started(1, 10)
         round 1: 10 clients
     """
+
+    def described(self, about: Mapping[str, Any]) -> None:
+        """What the run is; told first, to runs with a folder.
+
+        Args:
+            about: What `run.json` says: the algorithm, the seed, settings, tasks, clients.
+        """
 
     def started(self, first: int, rounds: int) -> None:
         """The run starts or is resumed.

@@ -16,6 +16,7 @@ from consort.core.algorithm import Algorithm, Clients
 from consort.core.engine import Engine
 from consort.core.messages import Call, Reply
 from consort.core.row import Row
+from consort.engines.answers import Answers
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked, Faulty, Metered, Policed
@@ -25,12 +26,14 @@ from consort.errors import ClientFailed, NoReplies
 from consort.federation.federation import Federation
 from consort.federation.participation import cohort
 from consort.federation.protection import Setting
+from consort.run.checkpoints import Checkpoints
+from consort.run.description import described
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work
 from consort.run.schedule import Schedule
 
-_PATTERN = "round-*.ckpt"
+_STATES = "clients"
 
 
 @dataclass
@@ -71,6 +74,10 @@ class Run:
     """Is told how the run proceeds."""
     engine: Callable[[ClientHost], Engine] | None = None
     """Starts the engine that delivers calls, in place of this process or of workers."""
+    name: str = ""
+    """The name of the algorithm in tables; if empty, that of its class or module."""
+    title: str = ""
+    """The title of the report."""
 
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
@@ -94,13 +101,16 @@ class Run:
         with ExitStack() as stack:
             if self.folder:
                 stack.enter_context(files.held(self.folder))
-            if not self._restore():
+                self.observer.described(described(self, self.folder))
+            store = self._store(stack)
+            if not self._restore(store):
                 self.server = self.algorithm.start(self.federation.roster)
             if self._done < self.schedule.rounds:
                 self.observer.started(self._done + 1, self.schedule.rounds)
-                engine = self._protected(self._engine(stack))
+                engine = self._protected(self._engine(stack, store))
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)
+                    self._save(round_, store)
             self.observer.finished()
         return self.history
 
@@ -118,12 +128,18 @@ class Run:
             Failure: If the checkpoint is damaged, or was written by another version of the
                 algorithm.
         """
-        found = sorted(self.folder.glob(_PATTERN)) if self.folder else []
-        if len(found) <= back:
+        if self.folder is None:
             return None
         state = self.algorithm.state_type()
-        content: dict[str, Any] = files.load(found[-1 - back], {state.__name__: state})
-        return content
+        return Checkpoints(self.folder).load(back, {state.__name__: state})
+
+    def states(self, saved: Mapping[str, Any]) -> StateStore:
+        """The clients' states that a checkpoint counts on, to be read.
+
+        Args:
+            saved: The checkpoint, as `saved` returns it.
+        """
+        return StateStore(self.folder and self.folder / _STATES, saved.get("states"))
 
     def once_more(
         self, round_: int, server: Any, store: StateStore, wrap: Callable[[Engine], Engine]
@@ -166,9 +182,6 @@ class Run:
         if last or (every and round_ % every == 0):
             self._evaluate(round_, engine)
         self._note(round_, "peak_memory_mib", _peak_memory())
-        rows = self.history.pending
-        self._save(round_)
-        self.observer.measured(round_, rows)
 
     def _present(self, round_: int) -> tuple[str, ...]:
         ids = self.federation.client_ids
@@ -202,10 +215,13 @@ class Run:
         self._keep(clients.notes)
         self.observer.evaluated(round_, replies)
 
-    def _engine(self, stack: ExitStack, store: StateStore | None = None) -> Engine:
-        folder = self.folder and self.folder / "clients"
+    def _store(self, stack: ExitStack) -> StateStore:
+        folder = self.folder and self.folder / _STATES
         if folder is None and (self.engine or self.workers > 1):  # processes share states on disk
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="consort-")))
+        return StateStore(folder)
+
+    def _engine(self, stack: ExitStack, store: StateStore) -> Engine:
         for extra in self.federation.extras:
             extra.prepare()
         host = ClientHost(
@@ -213,13 +229,13 @@ class Run:
             self.algorithm,
             self.seed,
             self.schedule.rounds,
-            store or StateStore(folder),
+            store,
             self.schedule.tuning_epochs,
         )
         engine = self._start_engine(host)
         stack.callback(engine.close)
         engine = Metered(engine, self._record)
-        engine = Checked(engine, host.federation.shapes)
+        engine = Checked(engine, Answers.sent(host.federation, host.algorithm))
         if self.schedule.dropout or self.schedule.stragglers:
             engine = Faulty(engine, self.seed, self.schedule.dropout, self.schedule.stragglers)
         return Policed(engine, self.schedule.on_error, self.schedule.retries, self.observer.failed)
@@ -229,6 +245,11 @@ class Run:
         setting = Setting(self.federation, self.algorithm, self.observer.failed)
         for protection in self.federation.protections:
             engine = protection.server(engine, setting)
+        if any(protection.rewrites for protection in self.federation.protections):
+            table = self.algorithm.companion
+            federation = self.federation if table is None else self.federation.accompanied(table)
+            answers = Answers(federation.known, self.algorithm)
+            engine = Checked(engine, answers, self.observer.failed)
         return engine
 
     def _during_round(self) -> ExitStack:
@@ -255,25 +276,33 @@ class Run:
     def _note(self, round_: int, metric: str, value: float) -> None:
         self.history.add(Row(round_, metric, value))
 
-    def _save(self, round_: int) -> None:
+    def _save(self, round_: int, store: StateStore) -> None:
+        """Makes a round durable: first what the checkpoint counts on, then the checkpoint."""
+        rows = self.history.pending
+        states = store.commit()
         length = self.history.flush()
         self._done = round_
-        if self.folder is None:
-            return
-        content = {"round": round_, "history": length, "server": self.server}
-        files.save(self.folder / f"round-{round_:06d}.ckpt", content, durable=True)
-        for old in sorted(self.folder.glob(_PATTERN))[:-2]:
-            old.unlink()
+        if self.folder:
+            content = {
+                "round": round_,
+                "history": length,
+                "history_digest": self.history.digest,
+                "states": states,
+                "server": self.server,
+            }
+            Checkpoints(self.folder).save(round_, content)
+        self.observer.measured(round_, rows)
 
-    def _restore(self) -> bool:
-        content = self.saved()
-        if content is None:
-            self._done = 0
-            self.history.cut(0)
-            return False
-        self._done, self.server = content["round"], content["server"]
-        self.history.cut(content["history"])
-        return True
+    def _restore(self, store: StateStore) -> bool:
+        """Goes back to the last checkpoint; what was written after it is removed."""
+        content = self.saved() or {"round": 0, "history": 0}
+        self._done = content["round"]
+        self.history.cut(content["history"], content.get("history_digest", ""))
+        store.rewind(content.get("states"), self._done)
+        if self.folder:
+            Checkpoints(self.folder).tidy()
+        self.server = content.get("server")
+        return self._done > 0
 
 
 def _peak_memory() -> float:

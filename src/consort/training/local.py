@@ -20,7 +20,7 @@ from consort.core.bounds import (
 )
 from consort.core.params import Params
 from consort.data.examples import Examples
-from consort.errors import Failure
+from consort.errors import Failure, Tellable
 from consort.tasks import Task
 from consort.training.augmentation import Repeat, augmentation_of, balancing_of
 from consort.training.client import Client
@@ -287,10 +287,10 @@ class LocalTraining:
             The loss.
 
         Raises:
-            Failure: If the loss is not finite.
+            Tellable: If the loss is not finite.
         """
         if not math.isfinite(loss):
-            raise Failure(
+            raise Tellable(
                 f"the training loss became {loss} in round {round}: lower the learning rate "
                 f"(local.lr = {self.lr}) or limit the gradient (local.clip)"
             )

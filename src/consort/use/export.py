@@ -13,6 +13,7 @@ from consort.domains.signatures.scan import Scan
 from consort.errors import Failure
 from consort.experiment.trained import TrainedModel, trained_model
 from consort.models.combined import Encoders
+from consort.run.run import Run
 from consort.training.scoring import BATCH
 from consort.use.calibration import calibration_scores
 from consort.use.formats import (
@@ -41,11 +42,11 @@ class Exported(NamedTuple):
     """Whether the file contains only the encoder's parameters, unchanged."""
 
 
-def export(folder: Path, client: str, path: Path) -> Exported:
+def export(where: Path | Run, client: str, path: Path) -> Exported:
     """Writes a client's model to a file, and keeps the file only if its outputs are the same.
 
     Args:
-        folder: The folder of a run.
+        where: The folder of a run; or the run itself, if it was made in Python.
         client: The client whose model is exported.
         path: The file to write: .pt (TorchScript), .onnx, or .safetensors for the encoder's
             parameters alone.
@@ -60,7 +61,7 @@ def export(folder: Path, client: str, path: Path) -> Exported:
     encoder = path.suffix == ENCODER
     if not encoder:
         check_suffix(path)
-    trained = trained_model(folder, client)
+    trained = trained_model(where, client)
     outputs = Outputs(trained.model.eval(), tuple(trained.model.heads))
     splits = trained.data.test, trained.data.validation, trained.data.train
     checked = next(examples for examples in splits if len(examples))

@@ -10,12 +10,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from consort.core.files import write_file
 from consort.errors import Failure, Refused, UsageError
 from consort.models.multitask import MultiTaskModel
 from consort.use.metadata import KEY, ModelMetadata
@@ -64,8 +66,7 @@ def write_encoder(path: Path, encoder: nn.Module, metadata: ModelMetadata) -> No
 
     trunk = getattr(encoder, "network", encoder)
     parameters = {name: value.contiguous() for name, value in trunk.state_dict().items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(save(parameters, {KEY: metadata.to_json()}))
+    write_file(path, save(parameters, {KEY: metadata.to_json()}))
 
 
 def write_model(path: Path, outputs: Outputs, metadata: ModelMetadata, example: Tensor) -> None:
@@ -82,9 +83,10 @@ def write_model(path: Path, outputs: Outputs, metadata: ModelMetadata, example: 
         Failure: If the model cannot be converted.
     """
     write, _ = _format(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _without_warnings():
-        write(path, outputs, metadata, example)
+    with _without_warnings(), TemporaryDirectory(prefix="consort-") as folder:
+        draft = Path(folder) / path.name
+        write(draft, outputs, metadata, example)
+        write_file(path, draft.read_bytes())
 
 
 def read_model(path: Path) -> LoadedModel:

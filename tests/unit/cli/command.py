@@ -16,6 +16,7 @@ from consort.algorithms.registry import find_algorithm
 from consort.cli import main
 from consort.core import files
 from consort.core.wire import encode
+from consort.engines.states import StateStore
 
 RECIPE = """
 title = "tiny"
@@ -106,11 +107,6 @@ def server_bytes(folder: Path) -> bytes:
 
 def client_states(folder: Path) -> dict[str, bytes]:
     """The newest state of every client, bit for bit."""
-    newest: dict[str, Path] = {}
-    for path in (folder / "clients").glob("*/*.state"):
-        newest[path.parent.name] = max(path, newest.get(path.parent.name, path), key=_round)
-    return {client: newest[client].read_bytes() for client in sorted(newest)}
-
-
-def _round(path: Path) -> list[int]:
-    return [int(number) for number in path.stem.split("-")]
+    store = StateStore(folder / "clients")
+    clients = json.loads((folder / "run.json").read_text())["clients"]
+    return {client: store.read(client, (10**6, 0)) for client in sorted(clients)}

@@ -1,21 +1,30 @@
 from __future__ import annotations
 
+import errno
 import math
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.faults.system_calls import Listener, listening
 
-from consort.core.files import held, load, save, write_file
+from consort.core.files import (
+    append_file,
+    cut_file,
+    held,
+    load,
+    make_folder,
+    read_checked,
+    running_digest,
+    save,
+    write_file,
+)
 from consort.core.params import Params
-from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
 
 
@@ -121,11 +130,11 @@ def test_a_crash_before_the_file_is_replaced_leaves_the_old_one(tmp_path: Path, 
     path = tmp_path / "a.ckpt"
     save(path, {"version": 1})
 
-    def crash(self: Path, target: Path) -> None:
+    def crash(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", crash)
+        patch.setattr(os, "replace", crash)
         with pytest.raises(KeyboardInterrupt):
             save(path, {"version": 2})
     assert load(path) == {"version": 1}
@@ -152,178 +161,146 @@ def test_a_durable_file_is_on_the_disk_before_it_replaces_the_old_one(tmp_path: 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", crash)
-        with pytest.raises(OSError, match="no space"):
-            save(path, {"version": 2}, durable=True)
+        with pytest.raises(Failure, match=r"a\.ckpt cannot be written \(no space left on device\)"):
+            save(path, {"version": 2})
         assert load(path) == {"version": 1}
-        save(path, {"version": 3})
+        save(path, {"version": 3}, durable=False)
     assert load(path) == {"version": 3}
+    assert [file.name for file in tmp_path.iterdir()] == ["a.ckpt"]
 
 
-# What clients remember
+class Order(Listener):
+    """Notes what is done to which file."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    def after(self, call, path, arguments, result) -> None:
+        self.calls.append((call, Path(path).name))
 
 
-@pytest.fixture(params=["memory", "disk"])
-def store(request, tmp_path: Path) -> StateStore:
-    return StateStore(tmp_path / "clients" if request.param == "disk" else None)
+def test_contents_are_synced_before_names_and_names_at_the_end(tmp_path: Path):
+    order = Order()
+    with listening(tmp_path, order):
+        write_file(tmp_path / "new" / "a", b"content")
+    assert order.calls == [
+        ("mkdir", "new"), ("fsync", tmp_path.name),
+        ("open", "a.tmp"), ("write", "a.tmp"), ("fsync", "a.tmp"),
+        ("replace", "a.tmp"), ("fsync", "new"),
+    ]  # fmt: skip
 
 
-def put(store: StateStore, round_: int, step: int, value: Any = None, client: str = "c0") -> None:
-    store.save(client, (round_, step), {"at": value if value is not None else [round_, step]})
+def test_what_is_added_is_synced_and_so_is_the_name_of_a_new_file(tmp_path: Path):
+    order = Order()
+    with listening(tmp_path, order):
+        assert append_file(tmp_path / "a", b"one") == 0
+        assert append_file(tmp_path / "a", b"two") == 3
+    more = [("open", "a"), ("write", "a"), ("fsync", "a")]
+    assert order.calls == [*more, ("fsync", tmp_path.name), *more]
+    assert (tmp_path / "a").read_bytes() == b"onetwo"
 
 
-def seen(store: StateStore, round_: int, step: int, client: str = "c0") -> Any:
-    return store.load(client, (round_, step)).get("at")
+class Full(Listener):
+    """A disk with room for half of what is written."""
+
+    def before(self, call, path, arguments) -> None:
+        if call == "write":
+            if len(arguments[1]) > 1:
+                os.pwrite(arguments[0], bytes(arguments[1][: len(arguments[1]) // 2]), 10**3)
+            raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_at_first_a_client_remembers_nothing(store: StateStore):
-    state = store.load("c0", (1, 0))
-    assert state == {}
+def test_a_full_disk_is_one_sentence_and_the_old_content_stays(tmp_path: Path):
+    path = tmp_path / "a"
+    write_file(path, b"old")
+    for write in (write_file, append_file):
+        with (
+            listening(tmp_path, Full()),
+            pytest.raises(Failure) as caught,
+        ):
+            write(path, b"new and longer")
+        assert str(caught.value) == (
+            f"{path} cannot be written ([Errno 28] No space left on device): repair that and "
+            "repeat the command; what was finished is not lost"
+        )
+        assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
-def test_states_hold_all_that_can_be_sent(store: StateStore):
-    head = Params({"heads.t.w": torch.arange(3.0)})
-    store.save("c0", (1, 0), {"head": head, "steps": 3, "drift": {"a": (1, None)}})
-    state = store.load("c0", (1, 1))
-    assert state["head"].equals(head)
-    assert (state["steps"], state["drift"]) == (3, {"a": (1, None)})
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_saved_state_is_a_copy(store: StateStore):
-    weights = torch.zeros(2)
-    store.save("c0", (1, 0), {"w": weights})
-    weights.fill_(1)
-    first = store.load("c0", (2, 0))["w"]
-    assert first.tolist() == [0, 0]
-    first.fill_(2)
-    assert store.load("c0", (2, 0))["w"].tolist() == [0, 0]
+@pytest.fixture
+def open_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
-def test_a_call_sees_what_was_written_strictly_before_it(store: StateStore):
-    put(store, 1, 0)
-    put(store, 1, 2)
-    put(store, 2, 1)
-    assert seen(store, 1, 0) is None
-    assert seen(store, 1, 1) == seen(store, 1, 2) == [1, 0]
-    assert seen(store, 1, 3) == seen(store, 2, 0) == seen(store, 2, 1) == [1, 2]
-    assert seen(store, 2, 2) == seen(store, 9, 0) == [2, 1]
+def test_files_and_folders_belong_to_their_owner_alone(tmp_path: Path, open_umask):
+    write_file(tmp_path / "new" / "folder" / "a", b"")
+    append_file(tmp_path / "new" / "b", b"")
+    with held(tmp_path / "new"):
+        pass
+    for path in (tmp_path / "new").rglob("*"):
+        assert mode(path) == (0o700 if path.is_dir() else 0o600)
+    assert mode(tmp_path / "new") == 0o700
 
 
-def test_rounds_are_compared_as_numbers(store: StateStore):
-    put(store, 9, 11)
-    put(store, 10, 2)
-    assert seen(store, 10, 0) == [9, 11]
-    assert seen(store, 10, 3) == seen(store, 11, 0) == [10, 2]
+def test_so_they_do_from_the_moment_they_exist(tmp_path: Path, open_umask):
+    class Modes(Listener):
+        def after(self, call, path, arguments, result) -> None:
+            if call == "open":
+                assert mode(Path(path)) == 0o600
+
+    (tmp_path / "a.tmp").write_bytes(b"left by somebody, for everybody to read")
+    with listening(tmp_path, Modes()):
+        write_file(tmp_path / "a", b"secret")
+    assert mode(tmp_path / "a") == 0o600
 
 
-def test_a_round_run_again_after_a_crash_finds_the_same_state(store: StateStore):
-    put(store, 1, 0, "one")
-    put(store, 2, 0, "two")
-    put(store, 3, 0, "three, first step")
-    put(store, 3, 1, "three, second step")
-    assert seen(store, 3, 0) == "two"
-    put(store, 3, 0, "three again, first step")
-    assert seen(store, 3, 0) == "two"
-    assert seen(store, 3, 1) == "three again, first step"
-    # What the crashed attempt wrote later is gone, so it cannot be mistaken for the new one.
-    assert seen(store, 4, 0) == "three again, first step"
+def test_a_draft_that_is_a_link_is_not_followed(tmp_path: Path):
+    (tmp_path / "a.tmp").symlink_to(tmp_path / "elsewhere")
+    write_file(tmp_path / "a", b"secret")
+    assert not (tmp_path / "elsewhere").exists()
+    assert not (tmp_path / "a").is_symlink()
 
 
-def test_going_back_two_rounds_is_possible(store: StateStore):
-    for round_ in range(1, 7):
-        put(store, round_, 0)
-    assert seen(store, 6, 0) == [5, 0]
-    assert seen(store, 5, 0) == [4, 0]
-    assert seen(store, 4, 0) is None
+def test_a_folder_that_exists_is_left_as_it_is(tmp_path: Path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o755)
+    make_folder(tmp_path / "shared" / "new")
+    assert mode(tmp_path / "shared") == 0o755
+    (tmp_path / "file").touch()
+    with pytest.raises(Failure, match="file is not a folder: choose another one"):
+        make_folder(tmp_path / "file" / "new")
 
 
-def test_the_last_two_earlier_rounds_are_those_a_client_took_part_in(store: StateStore):
-    for round_ in (1, 4, 9, 20):
-        put(store, round_, 0)
-    assert seen(store, 20, 0) == [9, 0]
-    assert seen(store, 9, 0) == [4, 0]
-    assert seen(store, 4, 0) is None
+def test_a_folder_that_cannot_be_synced_does_not_matter(tmp_path: Path):
+    class NoSuchThing(Listener):
+        def before(self, call, path, arguments) -> None:
+            if call == "fsync" and Path(path).is_dir():
+                raise OSError(errno.EINVAL, "Invalid argument")
+
+    with listening(tmp_path, NoSuchThing()):
+        write_file(tmp_path / "a", b"content")
+    assert (tmp_path / "a").read_bytes() == b"content"
 
 
-def test_going_back_makes_later_rounds_void(store: StateStore):
-    for round_ in range(1, 6):
-        put(store, round_, 0)
-    put(store, 4, 0, "again")
-    assert seen(store, 4, 0) == [3, 0]
-    assert seen(store, 9, 0) == "again"
+def test_a_file_that_is_missing_is_named(tmp_path: Path):
+    with pytest.raises(Failure, match="gone is missing: start the run again in a new folder"):
+        read_checked(tmp_path / "gone")
 
 
-def test_clients_do_not_see_each_other(store: StateStore):
-    put(store, 1, 0, "mine", "c1")
-    put(store, 1, 0, "yours", "c10")
-    assert seen(store, 2, 0, "c1") == "mine"
-    assert seen(store, 2, 0, "c10") == "yours"
-    assert seen(store, 2, 0, "c") is None
-
-
-def test_files_on_disk_outlive_the_process_and_stay_few(tmp_path: Path):
-    for round_ in range(1, 9):
-        put(StateStore(tmp_path), round_, 0)
-        put(StateStore(tmp_path), round_, 1)
-    names = sorted(path.name for path in (tmp_path / "c0").iterdir())
-    assert names == [f"{round_}-{step}.state" for round_ in (6, 7, 8) for step in (0, 1)]
-    assert seen(StateStore(tmp_path), 9, 0) == [8, 1]
-
-
-def test_a_draft_left_by_a_crash_is_not_taken_for_a_state(tmp_path: Path):
-    store = StateStore(tmp_path)
-    put(store, 1, 0)
-    (tmp_path / "c0" / "2-0.state.tmp").write_bytes(b"half")
-    assert seen(store, 3, 0) == [1, 0]
-
-
-def test_a_damaged_state_is_an_error_that_names_the_file(tmp_path: Path):
-    store = StateStore(tmp_path)
-    put(store, 1, 0)
-    (tmp_path / "c0" / "1-0.state").write_bytes(b"damaged")
-    with pytest.raises(Failure, match=r"c0/1-0\.state is damaged"):
-        store.load("c0", (2, 0))
-
-
-@settings(max_examples=25, deadline=None)
-@given(stamps=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2)), max_size=12))
-def test_memory_and_disk_agree_on_any_course_of_writing(stamps, tmp_path_factory):
-    stores = [StateStore(), StateStore(tmp_path_factory.mktemp("states"))]
-    for number, stamp in enumerate(stamps):
-        for store in stores:
-            put(store, *stamp, number)
-        newest = number  # whatever was there after this stamp is now void
-        times = [(round_, step) for round_ in range(1, 7) for step in range(4)]
-        memory, disk = ([seen(store, *time) for time in times] for store in stores)
-        assert memory == disk
-        assert seen(stores[0], 9, 0) == newest
-
-
-Stamps = list[tuple[int, int]]
-
-
-def course(store: StateStore, stamps: Stamps) -> list[Any]:
-    """A client that notes at each of its calls when it was called; returns what it found."""
-    found = []
-    for stamp in stamps:
-        state = store.load("c0", stamp)
-        found.append(list(state.get("calls", [])))
-        state["calls"] = [*state.get("calls", []), list(stamp)]
-        store.save("c0", stamp, state)
-    return found
-
-
-@given(
-    stamps=st.sets(st.tuples(st.integers(1, 6), st.integers(0, 2)), min_size=1).map(sorted),
-    killed=st.integers(0, 18),
-    back=st.integers(0, 1),
-)
-def test_a_run_killed_anywhere_and_resumed_finds_what_a_straight_run_finds(
-    stamps: Stamps, killed: int, back: int, tmp_path_factory
-):
-    folder = tmp_path_factory.mktemp("killed")
-    straight = course(StateStore(), stamps)
-    killed = min(killed, len(stamps) - 1)
-    course(StateStore(folder), stamps[: killed + 1])
-    # The round that was cut off is run again, or the one before if its checkpoint was damaged.
-    again = [stamp for stamp in stamps if stamp[0] >= stamps[killed][0] - back]
-    assert course(StateStore(folder), again) == straight[len(stamps) - len(again) :]
+def test_the_digest_of_a_beginning_goes_on_with_what_is_added(tmp_path: Path):
+    path = tmp_path / "a"
+    assert running_digest(path, 0).digest() == running_digest(path, 0).digest()
+    append_file(path, b"one")
+    digest = running_digest(path, 3)
+    append_file(path, b"two")
+    digest.update(b"two")
+    assert digest.digest() == running_digest(path, 6).digest()
+    cut_file(path, 5)
+    with pytest.raises(Failure, match="a was cut short"):
+        running_digest(path, 6)

@@ -143,12 +143,12 @@ def test_what_several_messages_share_is_hashed_once(institutions):
     import time
 
     server, shared = server_of(institutions), bytes(64 << 20)
-    begun = time.perf_counter()
+    begun = time.process_time()
     server.seal([("a-0", SESSION, 1, {"shared": shared})])
-    one = time.perf_counter() - begun
-    begun = time.perf_counter()
+    one = time.process_time() - begun
+    begun = time.process_time()
     server.seal([("a-0", SESSION, number, {"shared": shared}) for number in range(2, 22)])
-    assert time.perf_counter() - begun < 5 * one
+    assert time.process_time() - begun < 5 * one
 
 
 def test_a_key_that_is_not_known_opens_nothing(institutions):
@@ -162,10 +162,10 @@ def test_it_is_quick(institutions, record_property):
 
     server, client = server_of(institutions), client_of(institutions)
     client.open(asked(server))
-    begun = time.perf_counter()
+    begun = time.process_time()
     for number in range(1, 51):
         question, parts = client.open(asked(server, number=number))
         server.open("a-0", SESSION, number, client.seal(question, parts))
-    each = (time.perf_counter() - begun) / 50
+    each = (time.process_time() - begun) / 50
     record_property("seconds per exchange", each)
-    assert each < 0.02  # about 1 ms where nothing else runs
+    assert each < 0.005  # about 1 ms

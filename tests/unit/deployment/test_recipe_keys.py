@@ -19,6 +19,7 @@ from tests.unit.deployment.test_remote import Near, run
 from consort.core.plugins import find
 from consort.core.validation import adapter
 from consort.deployment.participant import Participant
+from consort.deployment.policy import Policy
 from consort.deployment.site import OwnMachine
 from consort.errors import UsageError
 from consort.experiment.loading import recipe_of
@@ -158,6 +159,14 @@ ELSEWHERE = {"algorithms", "clients", "run.rounds"}
 """What all other tests of institutions have."""
 
 
+POLICY = Policy(
+    "listed",
+    evaluations=["size", "verification"],
+    protections=["privacy", "refuse_imprints", "robust", "rounded", "secure"],
+)
+"""What clients run here: also the plug-in above."""
+
+
 def keys_of(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str) -> Iterator[str]:
     """The places of all values in a table, `*` for what the user names or counts."""
     if "$ref" in schema:
@@ -241,7 +250,9 @@ def test_what_acts_in_one_process_acts_among_institutions(case, tmp_path: Path, 
     one = recipe_of({k: v for k, v in settings.items() if k != "clients"} | {"groups": groups}, "x")
     prepare_run(one, "fedavg", 0, tmp_path / "near").go()
     clients = {
-        n: Participant(n, {"data": holdings(data, n)}, None, tmp_path / n, say=lambda _: None)
+        n: Participant(
+            n, {"data": holdings(data, n)}, None, tmp_path / n, say=lambda _: None, policy=POLICY
+        )
         for n in NAMES
     }
     run(recipe_of(settings, "x"), Near(PostOffice(clients)), tmp_path / "far", "fedavg")

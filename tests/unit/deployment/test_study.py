@@ -8,8 +8,8 @@ import pytest
 from tests.institutions import STUDY
 
 import consort
-from consort.deployment.study import Study, refuse_code
-from consort.errors import UsageError
+from consort.deployment.study import Study
+from consort.errors import Refused
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Recipe
 
@@ -51,33 +51,59 @@ def test_whatever_decides_a_number_changes_the_digest(recipe):
 def test_another_version_is_refused(recipe):
     sent = replace(Study.of(recipe, "ditto", 3), version="9.9")
     with pytest.raises(
-        UsageError, match=f"this client has Consort {consort.__version__}, the server 9.9"
+        Refused, match=f"this client has Consort {consort.__version__}, the server 9.9"
     ):
         sent.accepted(None)
 
 
 def test_another_recipe_is_refused(recipe):
     sent = Study.of(replace(recipe, local={"lr": 0.2}), "ditto", 3)
-    with pytest.raises(UsageError, match="the client's --recipe differs from the server's"):
+    with pytest.raises(Refused, match="the client's --recipe differs from the server's"):
         sent.accepted(recipe)
-    with pytest.raises(UsageError, match="the client's --recipe differs from the server's"):
+    with pytest.raises(Refused, match="the client's --recipe differs from the server's"):
         Study.of(replace(recipe, algorithms={"scaffold": {}}), "scaffold", 3).accepted(recipe)
 
 
-def test_a_digest_is_not_believed(recipe):
-    sent = replace(Study.of(recipe, "ditto", 3), digest="../../somewhere")
-    assert sent.accepted(None).digest == Study.of(recipe, "ditto", 3).digest
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest": "0" * 32},
+        {"seed": 4},
+        {"algorithm": "fedavg"},
+        {"recipe": {"algorithms": {"ditto": {"kind": "fedavg"}}}},
+    ],
+)
+def test_a_digest_that_is_not_that_of_the_settings_is_refused(changes, recipe):
+    sent = replace(Study.of(recipe, "ditto", 3), **changes)
+    with pytest.raises(Refused, match="the digest of the study is not that of its settings"):
+        sent.accepted(None)
 
 
-@pytest.mark.parametrize("place", ["my.py:Algorithm", "os:system", "a b.py:X", "../x.py:Y"])
-def test_code_is_never_taken_from_the_wire(place, recipe):
-    sent = Study.of(recipe, "ditto", 3)
-    for table in ({"kind": place}, {"companion": {"name": place}}, {"x": [1, {"y": place}]}):
-        settings = sent.recipe | {"algorithms": {"ditto": table}}
-        with pytest.raises(UsageError, match="refers to code of its own"):
-            replace(sent, recipe=settings).accepted(None)
-        with pytest.raises(UsageError, match="refers to code of its own"):
-            refuse_code(table)
+def test_a_title_is_told_but_decides_nothing(recipe):
+    sent = Study.of(replace(recipe, title="Four\nbanks\x1b[2J"), "ditto", 3)
+    assert sent.title == "Fourbanks[2J"
+    assert arrived(sent).accepted(recipe) == sent
+
+
+def test_weights_that_both_have_are_compared_by_content(tmp_path):
+    studies = []
+    for side, content in (("one", b"1"), ("two", b"1"), ("three", b"2")):
+        folder = tmp_path / side
+        folder.mkdir()
+        weights = folder / "weights.safetensors"
+        weights.write_bytes(content)
+        text = STUDY.replace(
+            'name = "mlp"\nhidden = [8]', f'name = "conv_pyramid"\nweights = "{weights}"'
+        )
+        (folder / "study.toml").write_text(text + "[algorithms.fedavg]\n")
+        studies.append(load_recipe(folder / "study.toml"))
+    server, same, other = studies
+    sent = arrived(Study.of(server, "fedavg", 0))
+    assert sent.accepted(same).recipe["model"]["weights"].startswith(str(tmp_path / "two"))
+    with pytest.raises(Refused, match="the client's --recipe differs"):
+        sent.accepted(other)
+    with pytest.raises(Refused, match="it names files or code"):
+        sent.accepted(None)
 
 
 def test_code_that_both_have_is_compared_by_content(tmp_path):
@@ -93,5 +119,5 @@ def test_code_that_both_have_is_compared_by_content(tmp_path):
     sent = arrived(Study.of(server, "a", 0))
     taken = sent.accepted(same)
     assert taken.recipe["algorithms"]["a"]["kind"] == str(tmp_path / "two" / "mine.py") + ":Mine"
-    with pytest.raises(UsageError, match="the client's --recipe differs"):
+    with pytest.raises(Refused, match="the client's --recipe differs"):
         sent.accepted(other)

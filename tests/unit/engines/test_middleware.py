@@ -8,9 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consort.core.algorithm import Algorithm
+from consort.core.known import Form, Known
 from consort.core.messages import Call, Payload, Reply
 from consort.core.params import Params
 from consort.core.wire import tensors_in
+from consort.engines.answers import Answers
 from consort.engines.middleware import (
     Absent,
     Checked,
@@ -29,6 +32,15 @@ CLIENTS = ("a", "b", "c")
 
 def calls_of(*clients: str, round: int = 1, step: int = 0, method: str = "train", **payload):
     return [Call(c, method, round, step, 0, dict(payload)) for c in clients]
+
+
+def known(client: str) -> Known:
+    """A client whose model has a single parameter, of another length for each of them."""
+    return Known(Form(Params({"w": torch.zeros(2 + (client == "b"))})), (), lambda: 10)
+
+
+ANSWERS = Answers(known, Algorithm())
+"""Nothing is declared, so only what is wrong in any answer is refused."""
 
 
 def echo(call: Call) -> Payload:
@@ -162,8 +174,6 @@ def test_seconds_are_those_of_the_engine():
 
 # Checking
 
-SHAPES = {"a": {"w": (2,)}, "b": {"w": (3,)}}
-
 
 @pytest.mark.parametrize(("tensor", "reason"), [
     (torch.zeros(2), r"shape \(2,\), expected \(3,\)"),
@@ -177,7 +187,7 @@ def test_an_answer_that_cannot_be_right_becomes_an_error_that_names_the_client(t
     def script(call):
         return good if call.client == "a" else {"model": Params({"w": tensor})}
 
-    engine = Checked(Scripted(script), lambda client: SHAPES[client])
+    engine = Checked(Scripted(script), ANSWERS)
     first, second = engine.deliver(calls_of("a", "b"))
     assert first == Reply("a", good)
     assert isinstance(second.error, RefusedReply)
@@ -189,7 +199,7 @@ def test_an_answer_that_cannot_be_right_becomes_an_error_that_names_the_client(t
 
 
 def test_the_error_of_a_client_passes_the_check_unchanged():
-    engine = Checked(Scripted(broken), lambda client: {})
+    engine = Checked(Scripted(broken), ANSWERS)
     (reply,) = engine.deliver(calls_of("b"))
     assert type(reply.error) is ClientFailed
     assert reply.error.traceback == "Traceback: line 3"
@@ -342,7 +352,7 @@ def test_a_refused_answer_may_be_right_the_second_time():
         return {"x": torch.tensor(spoilt.pop() if spoilt else 1.0)}
 
     told = []
-    engine = Policed(Checked(Scripted(script), lambda client: {}), "retry", 1, told.append)
+    engine = Policed(Checked(Scripted(script), ANSWERS), "retry", 1, told.append)
     (reply,) = engine.deliver(calls_of("a"))
     assert reply.content["x"].item() == 1.0
     assert told == []
@@ -364,7 +374,7 @@ def test_whatever_happens_only_good_answers_get_through_and_every_loss_is_told(b
 
     metered, told = [], []
     inner = Metered(Scripted(script), lambda call, *_: metered.append(call.client))
-    checked = Checked(inner, lambda client: {})
+    checked = Checked(inner, ANSWERS)
     engine = Policed(Faulty(checked, seed, 0.3, 0.3), "skip", 0, told.append)
     replies = list(engine.deliver(calls_of(*"abcdef")))
     assert [reply.client for reply in replies] == list("abcdef")
@@ -387,7 +397,7 @@ def test_a_policy_that_stops_lets_go_of_the_engine_inside():
             finally:
                 finished.append(True)
 
-    engine = Policed(Checked(Holding(broken), lambda client: {}), "stop", 0, print)
+    engine = Policed(Checked(Holding(broken), ANSWERS), "stop", 0, print)
     with suppress(ClientFailed):
         list(engine.deliver(calls_of(*CLIENTS)))
     assert finished == [True]

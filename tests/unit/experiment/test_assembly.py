@@ -17,6 +17,7 @@ from tests.unit.cli.command import TIMING
 import consort
 from consort.core.messages import Payload
 from consort.core.row import Row
+from consort.core.sealed import write_json
 from consort.data.partition import fingerprint, load_partition
 from consort.data.registry import load_dataset
 from consort.engines.choice import EngineChoice, EngineName
@@ -216,6 +217,7 @@ def test_the_run_writes_down_what_decides_its_numbers(tmp_path: Path):
     given = recipe()
     prepare_run(given, "ditto", 7, tmp_path / "run", engine=EngineChoice(workers=2))
     written = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert len(written.pop("digest")) == 32
     assert written == read_description(tmp_path / "run")
     assert written["recipe"] == given.table
     chosen = {key: written[key] for key in (
@@ -277,7 +279,7 @@ def test_a_run_from_before_engines_had_names_is_resumed(tmp_path: Path):
     prepare_run(recipe(), "ditto", 1, tmp_path / "b")
     written = read_description(tmp_path / "b")
     del written["engine"], written["address"]
-    (tmp_path / "b" / "run.json").write_text(json.dumps(written))
+    write_json(tmp_path / "b" / "run.json", written)
     assert numbers(resume_run(tmp_path / "b").go()) == expected
 
 
@@ -338,7 +340,7 @@ def test_a_run_of_a_version_with_fewer_keys_goes_on(tmp_path: Path):
     written = json.loads(path.read_text())
     for key in ("refuse_imprints", "robust", "unseen"):
         del written["recipe"][key]
-    path.write_text(json.dumps(written))
+    write_json(path, written)
     prepare_run(recipe(), "fedavg", 0, tmp_path)
     with pytest.raises(UsageError, match="another recipe"):
         prepare_run(recipe(refuse_imprints=True), "fedavg", 0, tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.command import RECIPE, consort, write_recipe
 
+from consort.core.sealed import write_json
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import load_recipe
 from consort.experiment.opening import open_run
@@ -62,7 +63,7 @@ def unwritable(folder: Path) -> None:
 def test_a_run_is_read_and_nothing_in_its_folder_changes(command, finished, tmp_path):
     written = json.loads((finished / "run.json").read_text())
     del written["recipe"]["unseen"]  # a key that came later
-    (finished / "run.json").write_text(json.dumps(written))
+    write_json(finished / "run.json", written)
     before = state_of(finished)
     (tmp_path / "out").mkdir()
     unwritable(finished)
@@ -95,7 +96,7 @@ def test_a_report_needs_no_data(finished, tmp_path):
 def test_data_that_have_changed_are_not_taken_for_those_of_the_run(tmp_path):
     prepare_run(load_recipe(write_recipe(tmp_path)), "fedavg", 0, tmp_path / "run")
     path = tmp_path / "run" / "run.json"
-    path.write_text(path.read_text().replace('"examples": 90', '"examples": 80'))
+    write_json(path, json.loads(path.read_text().replace('"examples": 90', '"examples": 80')))
     assert open_run(tmp_path / "run").recipe.data["examples"] == 80
     with pytest.raises(Failure, match="the data are not those of the run any more"):
         _ = open_run(tmp_path / "run").run
@@ -112,7 +113,7 @@ def test_an_opened_run_has_its_clients_and_its_last_checkpoint(finished):
 
 def test_a_run_among_institutions_has_no_clients_here(finished):
     written = json.loads((finished / "run.json").read_text()) | {"engine": "flower"}
-    (finished / "run.json").write_text(json.dumps(written))
+    write_json(finished / "run.json", written)
     with pytest.raises(UsageError, match="is a run of consort server: its clients are elsewhere"):
         _ = open_run(finished).run
 

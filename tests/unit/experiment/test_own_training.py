@@ -14,7 +14,9 @@ from tests.unit.training.test_cohort import LOCAL, companies, federation, outcom
 
 from consort.algorithms.fedavg import FedAvg
 from consort.core.messages import Call
-from consort.deployment.study import Enrolment, Study
+from consort.core.sealed import write_json
+from consort.deployment.enrolment import Enrolment
+from consort.deployment.study import Study
 from consort.engines.choice import EngineChoice
 from consort.engines.host import ClientHost
 from consort.engines.states import StateStore
@@ -110,7 +112,7 @@ def test_a_run_that_was_written_before_groups_had_it_goes_on(tmp_path: Path):
     about = json.loads(path.read_text())
     for group in about["recipe"]["groups"]:
         del group["local"]
-    path.write_text(json.dumps(about))
+    write_json(path, about)
     prepare_run(given, "fedavg", 0, tmp_path)
 
 

@@ -416,3 +416,22 @@ def test_adapters_are_built_once_and_not_for_every_client(monkeypatch):
     monkeypatch.setattr(TypeAdapter, "__init__", counted)
     assert prepared(2, 2) == 0
     assert prepared(100, 5) == 0
+
+
+def test_tables_in_python_are_checked_as_in_a_file():
+    given = {
+        "data": {"name": "synthetic_vectors"},
+        "model": {"name": "mlp"},
+        "algorithms": {"fedavg": {}},
+    }
+    groups = [{"name": "left", "count": 2, "partition": {"by": "iid"}}]
+    recipe = Recipe(
+        groups=groups, partition={"by": "dirichlet", "alpha": 0.5}, run={"rounds": 3}, **given
+    )
+    assert recipe.run == Schedule(3)
+    assert recipe.partition == Cut(by="dirichlet", alpha=0.5)
+    assert recipe.groups[0].count == 2
+    with pytest.raises(
+        UsageError, match=r"unknown key run\.roundz: 'roundz': did you mean 'rounds'"
+    ):
+        Recipe(clients=2, run={"roundz": 3}, **given)

@@ -16,6 +16,7 @@ from consort.algorithms.fedavg import FedAvg
 from consort.core.algorithm import Algorithm, on_client
 from consort.core.messages import Call
 from consort.core.params import Params
+from consort.engines.answers import Answers
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked
@@ -46,7 +47,7 @@ class Echo(Algorithm[object]):
 
 def ask(algorithm, federation, method, **payload):
     host = ClientHost(federation, algorithm, 0, 1, StateStore())
-    engine = Checked(Embedded(host), lambda client: host.federation.blueprint(client).shapes)
+    engine = Checked(Embedded(host), Answers.sent(host.federation, algorithm))
     (reply,) = engine.deliver([Call("c1", method, 1, 0, 0, payload)])
     return reply
 

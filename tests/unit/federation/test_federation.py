@@ -33,7 +33,9 @@ def image_member(classes: int = 2) -> Member:
 # Names
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "../a", "a\n", "a:b", "a\\b", "*"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a/b", "../a", "a\n", "a:b", "a\\b", "*", "-rf", ".", "..", "x" * 65]
+)
 def test_a_name_that_cannot_be_a_folder_is_refused(name):
     with pytest.raises(UsageError, match="letters, digits") as caught:
         Federation({"fine": tiny_member("fine"), name: tiny_member("odd")})

@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from consort.core.sealed import write_json
 from consort.domains.scenes.tasks.dense import IGNORED
 from consort.experiment.loading import recipe_of
 from consort.experiment.opening import open_run
@@ -145,7 +146,7 @@ def test_without_the_data_there_is_only_the_reason(root, tmp_path):
         path = copy / name / "run.json"
         about = json.loads(path.read_text())
         about["recipe"]["data"] = {"name": "taskonomy"}
-        path.write_text(json.dumps(about | {"data": str(tmp_path / "nowhere")}))
+        write_json(path, about | {"data": str(tmp_path / "nowhere")})
     html = examples(study_of(copy))
     assert len(re.findall(r"No predictions of \w+: .*?nowhere", html)) == 2
     assert "<img" not in html
@@ -155,7 +156,7 @@ def test_without_the_data_there_is_only_the_reason(root, tmp_path):
 def test_clients_of_a_server_keep_their_images(root, tmp_path):
     copy = shutil.copytree(root, tmp_path / "copy")
     path = copy / "local_only" / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"engine": "flower"}))
+    write_json(path, json.loads(path.read_text()) | {"engine": "flower"})
     assert "the test images stay with the clients" in examples(study_of(copy))
 
 

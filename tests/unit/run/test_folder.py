@@ -6,12 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.helpers import tiny_federation
 from tests.unit.report.sample import write_run
 
 import consort
+from consort.algorithms.fedavg import FedAvg
+from consort.core.sealed import write_json
 from consort.errors import Failure, UsageError
 from consort.results.result import Result
-from consort.run.folder import FORMAT, read_description, runs_below
+from consort.run.folder import FORMAT, read_description, read_history, runs_below
+from consort.run.run import Run
+from consort.run.schedule import Schedule
 
 
 def change(folder: Path, **keys: object) -> Path:
@@ -24,7 +29,19 @@ def test_a_folder_of_version_0_1_0_names_no_format_and_is_read(tmp_path: Path):
     folder = write_run(tmp_path / "run")
     assert "format" not in read_description(folder)
     assert Result.load(folder).algorithm == "fedavg"
-    assert read_description(change(folder, format=FORMAT))["seed"] == 0
+    assert read_description(change(folder, format=1))["seed"] == 0
+
+
+def test_a_folder_of_this_version_has_a_digest(tmp_path: Path):
+    folder = change(write_run(tmp_path / "run"), format=FORMAT)
+    with pytest.raises(Failure, match=r"run\.json says nothing about its digest"):
+        read_description(folder)
+    path = folder / "run.json"
+    write_json(path, json.loads(path.read_text()))
+    assert read_description(folder)["seed"] == 0
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(Failure, match=r"run\.json is damaged or was changed: start the run again"):
+        read_description(folder)
 
 
 def test_a_folder_of_another_format_says_so_in_one_sentence(tmp_path: Path):
@@ -51,6 +68,51 @@ def test_a_damaged_description_is_an_error_that_names_it(tmp_path: Path, content
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(Failure, match=r"run\.json .*: start the run again"):
         read_description(tmp_path)
+
+
+def finished(folder: Path, rounds: int = 3) -> Path:
+    Run(tiny_federation(2), FedAvg(), Schedule(rounds), folder=folder).go()
+    return folder
+
+
+def test_results_are_checked_when_they_are_read(tmp_path: Path):
+    folder = finished(tmp_path / "run")
+    path = folder / "history.jsonl"
+    whole = path.read_bytes()
+    expected = list(read_history(folder))
+    for position in (len(whole) // 7 * step for step in range(1, 7)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        path.write_bytes(damaged)
+        with pytest.raises(Failure, match=r"history\.jsonl"):
+            list(read_history(folder))
+    path.write_bytes(whole + b'{"round": 4, "met')
+    assert list(read_history(folder)) == expected
+    path.write_bytes(whole[:-1])
+    with pytest.raises(Failure, match=r"history\.jsonl was cut short"):
+        read_history(folder)
+
+
+@pytest.mark.parametrize("position", [3, 30, 200, -1])
+def test_a_damaged_checkpoint_is_not_held_against_the_results(position, tmp_path: Path, caplog):
+    """Its header may be what is damaged; then the checkpoint before it has the digest."""
+    folder = finished(tmp_path / "run")
+    path = folder / "round-000003.ckpt"
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+    rounds = {row.round for row in read_history(folder)}
+    assert rounds in ({1, 2}, {1, 2, 3})
+    if rounds == {1, 2}:
+        assert f"{path} is damaged" in caplog.text
+
+
+def test_without_checkpoints_all_rows_are_read(tmp_path: Path):
+    folder = finished(tmp_path / "run")
+    expected = list(read_history(folder))
+    for path in folder.glob("*.ckpt"):
+        path.unlink()
+    assert list(read_history(folder)) == expected
 
 
 def test_reading_changes_nothing(tmp_path: Path):

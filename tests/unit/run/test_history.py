@@ -158,3 +158,60 @@ def test_damage_in_the_middle_is_an_error_with_file_and_line(tmp_path: Path, bro
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(Failure, match=r"h\.jsonl, line 2: not a row of results"):
         list(History(path))
+
+
+def written(path: Path, rounds: int = 3) -> list[tuple[int, str]]:
+    history, marks = History(path), []
+    for number in range(rounds):
+        history.add(row(number))
+        marks.append((history.flush(), history.digest))
+    return marks
+
+
+def test_every_flipped_bit_of_finished_rounds_is_noticed(tmp_path: Path):
+    path = tmp_path / "h.jsonl"
+    length, digest = written(path)[-1]
+    whole = path.read_bytes()
+    for position in range(length):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << (position % 8)
+        path.write_bytes(damaged)
+        for read in (History(path).check, History(path).cut):
+            with pytest.raises(
+                Failure, match=r"h\.jsonl( is damaged: results of|, line \d: not a)"
+            ):
+                read(length, digest)
+        assert path.read_bytes() == damaged
+
+
+def test_a_missing_end_is_noticed_and_one_too_much_is_not_shown(tmp_path: Path):
+    path = tmp_path / "h.jsonl"
+    marks = written(path)
+    history = History(path)
+    history.check(*marks[1])
+    assert list(history) == [row(0), row(1)]
+    path.write_bytes(path.read_bytes()[: marks[1][0]] + b'{"round": 9, "metr')
+    history.check(*marks[1])
+    assert list(history) == [row(0), row(1)]
+    with pytest.raises(Failure, match=r"h\.jsonl was cut short: results of finished rounds"):
+        History(path).check(*marks[2])
+
+
+def test_the_digest_goes_on_after_a_cut(tmp_path: Path):
+    marks = written(tmp_path / "h.jsonl")
+    history = History(tmp_path / "h.jsonl")
+    history.cut(*marks[0])
+    for number in (1, 2):
+        history.add(row(number))
+        history.flush()
+        assert history.digest == marks[number][1]
+    assert list(history) == [row(0), row(1), row(2)]
+
+
+def test_a_history_without_a_digest_is_cut_by_its_length(tmp_path: Path):
+    marks = written(tmp_path / "h.jsonl")
+    history = History(tmp_path / "h.jsonl")
+    history.cut(marks[1][0])
+    assert list(history) == [row(0), row(1)]
+    history.flush()
+    assert history.digest == marks[1][1]

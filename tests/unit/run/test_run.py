@@ -72,7 +72,7 @@ class Stumbling(FedAvg):
     client: str = "c1"
     stumbles_in: int = 2
     times: int = 10**6
-    attempts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    attempts: Counter[tuple[str, int]] = field(default_factory=Counter, compare=False)
 
     @on_client
     def train(self, client: Client, model: Params) -> Payload:

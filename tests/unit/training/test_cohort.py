@@ -15,7 +15,7 @@ from consort.algorithms.fedprox import FedProx
 from consort.core.algorithm import batchable, on_client
 from consort.core.messages import Call, Each
 from consort.core.params import Params
-from consort.core.plugins import Entry, entries
+from consort.core.plugins import Registered, entries
 from consort.core.wire import encode
 from consort.data.examples import Examples, Splits
 from consort.engines import host as host_module
@@ -50,9 +50,9 @@ class Forgetful(nn.Module):
 
 @pytest.fixture
 def unstackable(monkeypatch):
-    monkeypatch.setitem(entries("models"), "normed", Entry("tests.helpers:Normed"))
+    monkeypatch.setitem(entries("models"), "normed", Registered("tests.helpers:Normed"))
     monkeypatch.setitem(
-        entries("models"), "forgetful", Entry("tests.unit.training.test_cohort:Forgetful")
+        entries("models"), "forgetful", Registered("tests.unit.training.test_cohort:Forgetful")
     )
 
 

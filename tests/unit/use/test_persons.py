@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from consort.core.sealed import write_json
 from consort.domains.signatures.dataset import ink
 from consort.domains.signatures.scan import Scan
 from consort.errors import ConsortError, UsageError
@@ -117,7 +118,7 @@ def test_a_model_of_something_else_knows_no_signatures(run, references, tmp_path
         client["scan"] = None
     other = tmp_path / "other"
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("models"))
-    (other / "run.json").write_text(json.dumps(about))
+    write_json(other / "run.json", about)
     with pytest.raises(UsageError, match="is not a signature model: it was trained on synth"):
         enroll(other, "client-0", "Ada", references, tmp_path / "t")
 

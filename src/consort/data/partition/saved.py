@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from consort.core.files import write_file
 from consort.data.partition.share import Share
 from consort.errors import Failure
 
@@ -47,8 +48,6 @@ def save_partition(path: Path, shares_by_client: Mapping[str, Share]) -> None:
         path: The file to write.
         shares_by_client: The share of each client by its name.
     """
-    from consort.core.files import write_file
-
     clients = {
         name: _Entry(
             train=share.train.tolist(),

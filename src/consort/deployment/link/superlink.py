@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import threading
 import time
@@ -19,8 +18,7 @@ from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-from consort.deployment.certificates import certificate_of, pem_of
-from consort.deployment.keys import make_private, new_key, write_key, write_private
+from consort.deployment.link.local import make_local_credentials
 from consort.deployment.link.programs import end_program, free_port, start_program
 from consort.deployment.link.runtime import RetryPolicy, connect_executor
 from consort.errors import Failure
@@ -42,7 +40,6 @@ clientapp = "consort:app"
 """
 """A Flower app without code: the processes that answer have Consort installed."""
 
-_DAYS = 3650  # no run takes longer
 _SHORT = 5.0  # seconds; a SuperLink that ends sooner cannot start at all
 _RESTART = 300.0  # seconds that a SuperLink may take to restart
 _SUPERLINK = """
@@ -73,8 +70,7 @@ class SuperLink:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.secret = folder / "executor.secret"
-        make_private(folder)
-        _make_credentials(folder)
+        make_local_credentials(folder)
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -165,14 +161,3 @@ class SuperLink:
     def close(self) -> None:
         """Terminates the process."""
         end_program(self.process)
-
-
-def _make_credentials(folder: Path) -> None:
-    """A certificate for connections within this machine, and the secret of Flower's executors."""
-    signer, key, local = new_key(fast=True), new_key(fast=True), ["127.0.0.1"]
-    authority = certificate_of("Consort link", signer.public_key(), signer, None, _DAYS)
-    made = certificate_of(local[0], key.public_key(), signer, authority, _DAYS, local)
-    write_key(folder / "link.key", key, None)
-    write_private(folder / "link.pem", pem_of(made))
-    write_private(folder / "link-ca.pem", pem_of(authority))
-    write_private(folder / "executor.secret", os.urandom(32))

@@ -22,6 +22,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from consort.core.bounds import LocalFile
 from consort.data.dataset import Dataset
 from consort.data.folder import natural
 from consort.domains.signatures.dataset import signature_dataset
@@ -131,7 +132,7 @@ def gpds(
 def signature_folder(
     folder: Path | None,
     *,
-    path: str = "signatures",
+    path: LocalFile = "signatures",
     size: Sides = SIZE,
     canvas: Sides | Empty = (),
     only_users: Users | Empty = (),

@@ -28,6 +28,7 @@ class Secure(Protection):
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "secure"
     alone: ClassVar[bool] = True
+    rewrites: ClassVar[bool] = True
 
     threshold: Annotated[float, Strict(), Gt(0.5), Le(1)] = 0.6
     """The share of a round's clients that must stay until its end; as many would have to collude

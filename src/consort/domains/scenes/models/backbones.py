@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from consort.core.bounds import LocalFile
 from consort.domains.scenes.models.pyramid import (
     RATES,
     Decoder,
@@ -50,7 +51,7 @@ class ResNetPyramid(Pyramid):
         stem: PositiveInt = 64,
         layers: Literal["basic", "bottleneck"] = "basic",
         channels: PositiveInt = 96,
-        weights: str = "",
+        weights: LocalFile = "",
         decoder: Decoder = "fedhca2",
         rates: Sizes = RATES,
         stride: Literal[8, 16, 32] = 32,
@@ -104,7 +105,7 @@ class SwinPyramid(Pyramid):
         heads: Sizes = (3, 6, 12, 24),
         window: PositiveInt = 7,
         channels: PositiveInt = 96,
-        weights: str = "",
+        weights: LocalFile = "",
         decoder: Decoder = "fedhca2",
         rates: Sizes = RATES,
     ) -> None:

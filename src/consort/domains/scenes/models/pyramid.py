@@ -15,6 +15,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from consort.core.bounds import LocalFile
 from consort.domains.scenes.models.deeplab import DeepLabV3, DeepLabV3Plus, PlainHead
 from consort.domains.scenes.tasks.dense import DenseTask
 from consort.errors import UsageError
@@ -126,7 +127,7 @@ class ConvPyramid(Pyramid):
         shape: tuple[int, int, int],
         widths: Sizes = (16, 32, 64),
         channels: PositiveInt = 24,
-        weights: str = "",
+        weights: LocalFile = "",
         decoder: Decoder = "fedhca2",
         rates: Sizes = RATES,
     ) -> None:

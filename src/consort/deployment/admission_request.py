@@ -44,7 +44,7 @@ class AdmissionRequest:
         request = x509.CertificateSigningRequestBuilder().subject_name(subject)
         if old:
             consent = old.sign(_statement(name, key.public_key()), _HASH)
-            request = request.add_attribute(_CONSENT, consent)
+            request = request.add_attribute(_CONSENT, consent.hex().encode())
         return pem_of(request.sign(key, hashes.SHA256()))
 
     @classmethod
@@ -59,13 +59,14 @@ class AdmissionRequest:
                 asked = x509.load_pem_x509_csr(file.read(_LARGEST))
             (name,) = asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
             attributes: Any = {found.oid: found.value for found in asked.attributes}
+            consent = bytes.fromhex(attributes.get(_CONSENT, b"").decode())
         except (OSError, ValueError) as error:
             raise UsageError(f"{path} is not a request created by consort site join") from error
         key = asked.public_key()
         if not asked.is_signature_valid or not isinstance(key, PublicKey):
             raise UsageError(f"{path} is damaged: ask the client to send it again")
-        check_name(str(name.value))
-        return cls(str(name.value), key, attributes.get(_CONSENT, b""))
+        check_name(str(name.value), ascii_only=True)
+        return cls(str(name.value), key, consent)
 
     def replaces(self, old: Any) -> bool:
         """Whether the request may take the place of an admission with this public key."""

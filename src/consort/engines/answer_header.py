@@ -1,0 +1,35 @@
+"""The header of a client's answer, as the server reads it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge
+
+from consort.core.arrival import Arriving, Count, Line, read_json
+
+
+class AnswerHeader(Arriving):
+    """What a client says beside the content of its answer."""
+
+    error: Line
+    """Why there is no content; empty if there is."""
+    seconds: Annotated[float, Ge(0)]
+    """The time that the call took."""
+    flops: Count
+    """The floating-point operations of the call, if they were counted."""
+    late: bool
+    """Whether the answer came after the deadline."""
+
+
+def read_answer_header(data: object) -> AnswerHeader:
+    """Reads the header of an answer.
+
+    Args:
+        data: The bytes that arrived, if any.
+
+    Raises:
+        Refused: If it is not the header of an answer.
+    """
+    header: AnswerHeader = read_json(AnswerHeader, data, "the header", most=1 << 12)
+    return header

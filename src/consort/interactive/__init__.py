@@ -1,0 +1,1 @@
+"""Runs and comparisons from Python, in scripts and in notebooks."""

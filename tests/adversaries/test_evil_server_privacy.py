@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ from tests.letters import PostOffice, engine_for
 
 COVERED = ("fedavg", "fedprox", "fedper", "fedrep", "fedbabu", "ditto", "scaffold", "fedmtl", "cfl")
 """Algorithms of every family that both levels of differential privacy accept."""
+LISTED = Policy(approve="listed")
+"""The owner approves of everything that Consort brings."""
+
+
+def limited(limit: PrivacyLimit) -> Policy:
+    """The same with a limit."""
+    return replace(LISTED, privacy=limit)
 
 
 def study(algorithm: str, **settings: Any) -> Recipe:
@@ -57,31 +65,25 @@ class EvilServer:
     """Sends whatever it likes to clients, and keeps what they answer."""
 
     def __init__(
-        self,
-        folder: Path,
-        recipe: Recipe,
-        clients: Sequence[str] = ("a-0",),
-        limit: PrivacyLimit | None = None,
+        self, folder: Path, recipe: Recipe, clients: Sequence[str] = ("a-0",), **owner: Any
     ) -> None:
         self.folder = folder
-        self.policy = Policy(approve="listed", privacy=limit)
-        self.clients: dict[str, Participant] = {}
-        for name in clients:
-            self.restart(name)
+        self.asked = 0
+        self.counted: dict[str, list[tuple[int, int]]] = {}
+        self.clients = {
+            name: Participant(
+                *(name, {"data": holdings(name)}, None, folder / name),
+                say=lambda _: 0,
+                **({"policy": LISTED} | owner),
+            )
+            for name in clients
+        }
         self.begin(recipe)
 
-    def restart(self, name: str) -> None:
-        """A client that is started, perhaps after it was killed."""
-        self.clients[name] = Participant(
-            *(name, {"data": holdings(name)}, None, self.folder / name),
-            say=lambda _: 0,
-            policy=self.policy,
-        )
-
     def begin(self, recipe: Recipe, name: str = "server") -> None:
-        """Starts a run, perhaps another one with the same clients, whose answers are forgotten."""
+        """Starts a run, perhaps another one with the same clients."""
         self.recipe = recipe
-        self.last: dict[str, tuple[int, int] | None] = {}
+        self.counted = {}
         (self.algorithm,) = recipe.algorithms
         post = PostOffice(self.clients)
         folder = self.folder / name
@@ -101,14 +103,17 @@ class EvilServer:
         payload: Payload,
         at: tuple[int, int] = (1, 0),
         forget: bool = False,
-        turn: int = 0,
     ) -> Reply:
         """Calls a method, at any time of the run; the client may be told to forget all before."""
-        counted = None if forget else self.last.get(client)
-        call = Call(client, method, *at, turn, {})
+        before = [] if forget else [stamp for stamp in self.counted.get(client, []) if stamp < at]
+        self.asked += 1  # another turn makes another question: the same one has the same answer
+        call = Call(client, method, *at, self.asked, {})
+        self.counted[client] = before  # the client goes back to there
+        counted = max(before, default=None)
         header = {"kind": "call", "call": call.header, "counted": counted, "companion": None}
         reply = self.send(client, header, payload)
-        self.last[client] = at if reply.error is None and not call.evaluation else counted
+        if reply.error is None and not call.evaluation:
+            before.append(at)
         return reply
 
     def model(self, client: str = "a-0") -> Params:
@@ -151,7 +156,7 @@ def test_the_seed_of_the_run_does_not_tell_the_noise(tmp_path):
     question = evil.question()
     answer = given(evil.ask("a-0", "train", question))
     true = given(plain.ask("a-0", "train", question))["model"]
-    generator = Generator().manual_seed(derive(0, 1, "a-0", "train", 0) + 1)
+    generator = Generator().manual_seed(derive(0, 1, "a-0", "train", evil.asked) + 1)
     torch.randperm(answer["examples"], generator=generator)  # the order of the training examples
     guess = {n: torch.randn(t.shape, generator=generator) for n, t in true.items()}
     errors = numbers({"": answer["model"] - true - Params(guess)})
@@ -161,20 +166,12 @@ def test_the_seed_of_the_run_does_not_tell_the_noise(tmp_path):
 @pytest.mark.parametrize("level", ["client", "example"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_the_same_question_never_gets_the_same_noise(algorithm, level, tmp_path):
-    """Two answers at one (round, step), of a client that was told to forget all it did between.
-
-    What is sent again because it was lost is the same answer, and is charged once.
-    """
+    """Two answers at one (round, step), of a client that was told to forget all it did between."""
     privacy = {"level": level, "clip": 1.0, "noise": 2.0}
     local = {"lr": 1.0, "batch": 1000, "steps": 1}
     evil = EvilServer(tmp_path, study(algorithm, privacy=privacy, local=local))
     question = evil.question()
-    one, copy = (given(evil.ask("a-0", "train", question, forget=True)) for _ in range(2))
-    assert torch.equal(numbers(one), numbers(copy))
-    before = charged(evil)
-    given(evil.ask("a-0", "test", evaluated(evil, question), forget=True))
-    two = given(evil.ask("a-0", "train", question, forget=True))
-    assert charged(evil)[0].count >= 2 * before[0].count
+    one, two = (given(evil.ask("a-0", "train", question)) for _ in range(2))
     deviation = 2.0 if level == "client" else 2.0 / one.get("examples", 54)
     difference = (numbers(one) - numbers(two)) / math.sqrt(2)
     moved = difference[difference != 0]
@@ -216,11 +213,11 @@ class Eavesdropper(EvilServer):
         found = {c: given(self.ask(c, "secure.shares", self.told, at)) for c in self.names}
         self.locked = {client: content["shares"] for client, content in found.items()}
 
-    def train(self, client: str, at: tuple[int, int] = (1, 2), turn: int = 0) -> Reply:
+    def train(self, client: str, at: tuple[int, int] = (1, 2), **more: Any) -> Reply:
         """The third step of one client."""
         self.start = self.model(client)
-        payload = {"model": self.start, "hidden_among": self.names}
-        return self.ask(client, "train", payload, at, turn=turn)
+        payload = {"model": self.start, "hidden_among": self.names} | more
+        return self.ask(client, "train", payload, at)
 
     def agreed(self) -> Eavesdropper:
         """All steps but the last."""
@@ -255,7 +252,8 @@ class Eavesdropper(EvilServer):
 @pytest.mark.parametrize("clients", [5, 10])
 def test_shares_are_opened_once_whatever_the_server_says_was_lost(clients, tmp_path):
     """Shares of a client's seed and of its key together reveal its answer."""
-    evil = Eavesdropper(tmp_path, clients).agreed()
+    evil = Eavesdropper(tmp_path, clients)
+    evil.agreed()
     victim, helpers = evil.names[0], evil.names[1 : evil.needed + 1]
     place = evil.names.index(victim)
     seeds, keys = dict[int, bytes](), dict[int, bytes]()
@@ -268,6 +266,7 @@ def test_shares_are_opened_once_whatever_the_server_says_was_lost(clients, tmp_p
     if len(keys) == evil.needed:
         found = evil.unmasked(victim, seeds, keys)
         plain = EvilServer(tmp_path / "plain", study("fedavg"), [victim])
+        plain.asked = 2 * clients  # the victim's was the first call after keys and shares
         true = given(plain.ask(victim, "train", {"model": evil.start}, (1, 0)))["model"]
         error = (found - numbers({"": true})).abs().max()
         pytest.fail(f"the answer of {victim} is known up to {error:.1e}")
@@ -283,18 +282,18 @@ def test_every_step_of_secure_aggregation_is_taken_once(at, forget, tmp_path):
     evil.shares()
     once = "taken once with the same keys, in order"
     assert once in str(evil.open("c0", at=at, forget=forget).error)  # not before its time
-    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget, 7).error)
+    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget).error)
     for client in evil.names:
         evil.masked[client] = given(evil.train(client))["masked"]
-    assert once in str(evil.train("c0", at=at, turn=7).error)
-    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget, 7).error)
+    assert once in str(evil.train("c0", at=at).error)
+    assert once in str(evil.ask("c0", "secure.shares", evil.told, at, forget).error)
     given(evil.open("c0"))
     for lost in ([], ["c2"]):
-        again = evil.open("c0", lost, at=at, forget=forget, turn=7)
+        again = evil.open("c0", lost, at=at, forget=forget)
         assert "no keys for secure aggregation" in str(again.error)
     assert "no keys for secure aggregation" in str(evil.train("c0", at=at).error)
     assert "no keys for secure aggregation" in str(
-        evil.ask("c0", "secure.shares", evil.told, at, forget, 7).error
+        evil.ask("c0", "secure.shares", evil.told, at, forget).error
     )
 
 
@@ -310,7 +309,10 @@ def test_a_client_that_is_killed_after_an_answer_does_not_give_it_again(tmp_path
     """What is on disk decides, not what the process remembers."""
     evil = Eavesdropper(tmp_path, 3).agreed()
     given(evil.open("c0"))
-    evil.restart("c0")
+    old = evil.clients["c0"]
+    evil.clients["c0"] = Participant(
+        "c0", old.brings, None, old.folder, say=lambda _: 0, policy=LISTED
+    )
     assert "no keys for secure aggregation" in str(evil.open("c0", ["c2"]).error)
 
 
@@ -359,7 +361,7 @@ def test_a_client_that_is_told_to_forget_still_knows_what_it_spent(algorithm, le
     evil = EvilServer(tmp_path, study(algorithm, privacy={"level": level, "noise": 2.0}))
     question = evil.question()
     for number in range(1, 4):
-        given(evil.ask("a-0", "train", question, forget=True, turn=number))
+        given(evil.ask("a-0", "train", question, forget=True))
         (use,) = charged(evil)
         steps = use.count / number
         assert steps == (1 if level == "client" else int(steps))
@@ -385,7 +387,7 @@ def test_fine_tuning_for_an_evaluation_is_charged_each_time(algorithm, tmp_path)
     own = {"fedavg_ft": 1, "fedbabu": 10}  # the algorithm's own fine-tuning replaces the run's
     tuned = epoch * own.get(algorithm, 2)
     for number in (1, 2):
-        scores = given(evil.ask("a-0", "test", question, forget=True, turn=number))
+        scores = given(evil.ask("a-0", "test", question, forget=True))
         exact = [Use("example", 1.5, 16 / examples, epoch + number * tuned)]
         assert charged(evil) == exact
         assert scores["epsilon"] == spent(exact, 1e-5)
@@ -395,12 +397,15 @@ def test_fine_tuning_for_an_evaluation_is_charged_each_time(algorithm, tmp_path)
 def test_a_limit_holds_over_studies_sessions_and_restarts(level, epsilon, tmp_path):
     limit = PrivacyLimit(epsilon)
     privacy = {"level": level, "noise": 4.0}
-    evil = EvilServer(tmp_path, study("fedavg", privacy=privacy), limit=limit)
+    evil = EvilServer(tmp_path, study("fedavg", privacy=privacy), policy=limited(limit))
     answers, refusals = 0, 0
     for number in range(14):
         settings = {"privacy": privacy | {"noise": 4.0 + number % 3}, "run": {"rounds": number + 1}}
         evil.begin(study("fedavg", **settings), f"server {number}")
-        evil.restart("a-0")
+        old = evil.clients["a-0"]
+        evil.clients["a-0"] = Participant(
+            "a-0", old.brings, None, old.folder, say=lambda _: 0, policy=limited(limit)
+        )
         reply = evil.ask("a-0", "train", evil.question(), forget=True)
         answers += reply.error is None
         refusals += "the limit of its data" in str(reply.error)
@@ -414,13 +419,13 @@ def test_a_limit_holds_over_studies_sessions_and_restarts(level, epsilon, tmp_pa
 
 def test_a_client_with_a_limit_does_not_train_without_noise(tmp_path):
     limit = PrivacyLimit(epsilon=8.0)
-    evil = EvilServer(tmp_path / "plain", study("fedavg"), limit=limit)
+    evil = EvilServer(tmp_path / "plain", study("fedavg"), policy=limited(limit))
     reply = evil.send("a-0", {"kind": "describe"}, {})
     assert "takes part only in studies with [privacy]" in str(reply.error)
     for algorithm, tuning in (("fedavg", 1), ("fedbabu", 0)):
         run = {"rounds": 2, "tuning_epochs": tuning}
         recipe = study(algorithm, privacy={"level": "client", "noise": 5.0}, run=run)
-        evil = EvilServer(tmp_path / algorithm, recipe, limit=limit)
+        evil = EvilServer(tmp_path / algorithm, recipe, policy=limited(limit))
         question = evil.question()
         given(evil.ask("a-0", "train", question))
         error = evil.ask("a-0", "test", question).error
@@ -433,7 +438,9 @@ def test_tiny_noise_and_a_large_delta_of_the_server_buy_nothing(tmp_path):
         for level in ("client", "example"):
             privacy = {"level": level, "noise": noise, "delta": 0.99}
             folder = tmp_path / f"{number} {level}"
-            evil = EvilServer(folder, study("fedavg", privacy=privacy), limit=PrivacyLimit(100.0))
+            evil = EvilServer(
+                folder, study("fedavg", privacy=privacy), policy=limited(PrivacyLimit(100.0))
+            )
             reply = evil.ask("a-0", "train", evil.question())
             assert "the limit of its data" in str(reply.error)
             assert charged(evil) == []
@@ -441,7 +448,8 @@ def test_tiny_noise_and_a_large_delta_of_the_server_buy_nothing(tmp_path):
 
 def test_an_algorithm_that_is_not_covered_is_refused_by_the_client_too(tmp_path):
     evil = EvilServer(tmp_path, study("fedala", privacy={"level": "example"}))
-    said: list[str] = []
-    evil.clients["a-0"].say = said.append
-    assert evil.send("a-0", {"kind": "describe"}, {}).error is not None
-    assert "FedALA may learn from its data in other ways" in said[-1]
+    heard = []
+    evil.clients["a-0"].say = heard.append
+    reply = evil.send("a-0", {"kind": "describe"}, {})
+    assert "UsageError (see the client's own log)" in str(reply.error)
+    assert "FedALA may learn from its data in other ways" in heard[0]

@@ -150,8 +150,8 @@ def client(
         Policy.read(credentials),
         Studies.of(credentials),
         SiteLog(credentials, opened.private_key),
-        credentials / FILE,
-        Identity.of(opened),
+        ledger=credentials / FILE,
+        identity=Identity.of(opened),
     )
     try:
         with logging_to(log_file, log is LogStyle.json):

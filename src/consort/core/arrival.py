@@ -94,7 +94,7 @@ def _inside(value: Any) -> list[Any]:
     raise ValueError("it holds something that is not a plain value, or is too long or too large")
 
 
-def read_json(kind: Any, data: object, what: str, most: int = 1 << 20) -> Any:
+def read_arrival(kind: Any, data: object, what: str, most: int = 1 << 20) -> Any:
     """Reads a message that arrived as JSON.
 
     Args:

@@ -140,11 +140,12 @@ class Features(Entry):
     of_head: bool = False
     """Whether the head of the task, whose layers are linear, tells how many there are."""
     maps: bool = False
-    """Whether features may be maps, with up to three dimensions, instead of numbers."""
+    """Whether they may be maps, with up to three dimensions, if heads or decoders have kernels."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
         """Refuses tensors of other lengths or types."""
-        if not isinstance(value, Tensor) or not 0 < value.ndim < (4 if self.maps else 2):
+        most = 3 if self._are_maps(known) else 1
+        if not isinstance(value, Tensor) or not 1 <= value.ndim <= most:
             raise Refused(f"{where} is not a tensor of features")
         length = self._length(known)
         if value.numel() > _MOST_FEATURES or length not in (None, len(value)):
@@ -154,9 +155,13 @@ class Features(Entry):
 
     def size(self, known: Known) -> Size:
         """The size of the vector, or the largest one if its length is not known."""
-        length = None if self.maps else self._length(known)
+        length = None if self._are_maps(known) else self._length(known)
         most = min(_MOST_FEATURES, known.form.params.size)
         return Size((length or most) * _kind_of(known).itemsize, 1)
+
+    def _are_maps(self, known: Known) -> bool:
+        kinds = known.form.part(("heads", "decoders"), ()).kinds.values()
+        return self.maps and any(len(shape) > 2 for shape, _ in kinds)
 
     def _length(self, known: Known) -> int | None:
         first = next(known.form.matrices(known.task), None) if self.of_head else None

@@ -17,7 +17,7 @@ from consort.core.messages import Call, Payload
 from consort.core.permission import permitting
 from consort.core.validation import Table
 from consort.core.wire import decode, encode, tensors_in
-from consort.deployment.answers import Answer, LastAnswer, Parts, digest_of
+from consort.deployment.answers import Answer, LastAnswer, Parts, question_digest
 from consort.deployment.approval import Studies
 from consort.deployment.enrolment import Enrolment
 from consort.deployment.invitation import Invitation
@@ -107,7 +107,7 @@ class Participant:
         with permitting(invitation.judge):
             enrolled = self._enrol(invitation, message.told)
             if isinstance(message, Describe):
-                return self._sent(self._description(enrolled))
+                return self._sent(self._described(enrolled))
             if message.companion is not None:
                 self._accompany(invitation, message.companion)
             if isinstance(message, Initial):
@@ -158,7 +158,7 @@ class Participant:
             self._enrolment.recipe.compute.apply()
             log("joined", algorithm=study.algorithm, study=study.digest[:8])
         refuse_without_noise(self._enrolment.federation.protections, self.policy.privacy)
-        if told is not None and told != digest(self._description(self._enrolment)):
+        if told is not None and told != digest(self._described(self._enrolment)):
             raise Tellable(
                 "its data, model, tasks or training settings have changed since the run began"
             )
@@ -177,7 +177,7 @@ class Participant:
     ) -> Answer:
         """The answer to a call, or to the same call as before."""
         last = LastAnswer(self.folder / self._session / "last-answer")
-        question = digest_of(message, parts)
+        question = question_digest(message, parts)
         answer = last.to(question)
         if answer is None:
             answer = self._computed(enrolled, message, parts, about | {"question": question})
@@ -236,18 +236,19 @@ class Participant:
             )
         return self._host
 
-    def _description(self, enrolled: Enrolment) -> Payload:
+    def _described(self, enrolled: Enrolment) -> dict[str, Any]:
+        """What the client tells about itself; its policy may make counts less exact."""
         return self.policy.counts.description(enrolled.description)
 
     def _site(self, enrolled: Enrolment) -> OwnMachine:
         """What the client keeps to itself in this run; the ledger has an entry for it from now."""
-        limit, noisy = self.policy.privacy, has_noise(enrolled.federation.protections)
+        limit = self.policy.privacy
         file = Path(limit.ledger) if limit and limit.ledger else self.ledger or self.folder / FILE
         data = (limit and limit.data) or name_of_data(self.brings, self.data)
         account = Account(PrivacyLedger(file), data, self._session, limit)
+        noisy = has_noise(enrolled.federation.protections)
         account.ledger.begin(data, self._session, enrolled.study.algorithm, noisy, limit)
-        folder = self.folder / self._session
-        return OwnMachine(folder, account, self.policy.counts, self.identity)
+        return OwnMachine(self.folder / self._session, account, self.policy.counts, self.identity)
 
     def _failed(self, error: Exception, trace: str, about: dict[str, Any]) -> Answer:
         """Tells the server of an error: its text if it may be told, otherwise only its kind.

@@ -118,13 +118,14 @@ class OwnMachine(Site):
         Raises:
             Failure: If the file is damaged.
         """
-        if not (self.folder / _ONCE).exists():
+        path = self.folder / _ONCE
+        if not path.exists():
             return {}
         try:
-            found: State = decode(read_checked(self.folder / _ONCE), limits=OWN)
+            found: State = decode(read_checked(path), limits=OWN)
             return found
         except (Failure, Refused) as error:
-            (self.folder / _ONCE).unlink()
+            path.unlink()
             raise Failure("its one-time secrets are damaged and were deleted") from error
 
     def keep(self, state: State, secrets: State) -> None:  # noqa: ARG002

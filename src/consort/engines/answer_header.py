@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from consort.core.arrival import Arriving, Count, Line, read_json
+from consort.core.arrival import Arriving, Count, Line, read_arrival
 
 
 class AnswerHeader(Arriving):
@@ -31,5 +31,5 @@ def read_answer_header(data: object) -> AnswerHeader:
     Raises:
         Refused: If it is not the header of an answer.
     """
-    header: AnswerHeader = read_json(AnswerHeader, data, "the header", most=1 << 12)
+    header: AnswerHeader = read_arrival(AnswerHeader, data, "the header", most=1 << 12)
     return header

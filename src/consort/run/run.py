@@ -248,7 +248,7 @@ class Run:
         if any(protection.rewrites for protection in self.federation.protections):
             table = self.algorithm.companion
             federation = self.federation if table is None else self.federation.accompanied(table)
-            answers = Answers(federation.known, self.algorithm)
+            answers = Answers.restored(federation, self.algorithm)
             engine = Checked(engine, answers, self.observer.failed)
         return engine
 

@@ -53,6 +53,7 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Group, Recipe
 from consort.experiment.shipped import find_recipe
+from consort.experiment.sweep import Sweep
 from consort.federation.protection import Protection
 from consort.results.result import Result
 from consort.results.table import Published
@@ -413,6 +414,7 @@ SECTIONS = {
     "local": LocalTraining,
     "compute": Compute,
     "published": Published,
+    "sweep": Sweep,
     "unseen": Unseen,
 }
 

@@ -17,7 +17,7 @@ from consort.core.messages import State
 from consort.core.sealed import EMPTY, Journal, Mark
 from consort.core.wire import decode, encode
 from consort.engines.segments import Place, Segments
-from consort.errors import Failure
+from consort.errors import Failure, Tellable
 
 Stamp = tuple[int, int]
 """(round, step): a time within a run."""
@@ -210,12 +210,12 @@ class StateStore:
             stamp: The time of the call; None if no answer counts so far.
 
         Raises:
-            Failure: If there is no record of that answer: the state is gone or an older one.
+            Tellable: If there is no record of that answer: the state is gone or an older one.
         """
         if stamp is not None and stamp not in self._kept.get(client, ()):
-            raise Failure(
-                f"the state of {client} after round {stamp[0]} is missing in {self.folder}, or an "
-                "older one was put in its place: start the run again in a new --out"
+            raise Tellable(
+                f"the state of {client} after round {stamp[0]} is missing, or an older one was put "
+                "in its place: start the run again in a new --out"
             )
         self.forget_after(client, stamp)
 

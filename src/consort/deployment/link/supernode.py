@@ -21,7 +21,7 @@ from flwr.supercore.run import RunNotRunningException as RunNotRunning
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
-from consort.deployment.keys import write_private
+from consort.core.files import write_file
 from consort.deployment.link.programs import (
     end_program,
     free_port,
@@ -87,7 +87,7 @@ class SuperNode:
 
     def start(self) -> None:
         """Starts the process with a new secret and on a free port."""
-        write_private(self.secret, os.urandom(32))
+        write_file(self.secret, os.urandom(32))
         self.log.unlink(missing_ok=True)
         port = free_port()
         self.address = f"127.0.0.1:{port}"

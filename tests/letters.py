@@ -17,6 +17,7 @@ from consort.deployment.remote import RemoteFederation
 from consort.deployment.study import Study, digest
 from consort.engines.flower import Arrival, Flower, Ledger, Parts, reply_of
 from consort.experiment.recipe import Recipe
+from consort.experiment.run_folder import about_run, settle
 from consort.run.observer import Observer
 from consort.run.run import Run
 from tests.institutions import NAMES, holdings
@@ -122,6 +123,9 @@ def run_with(
     chosen = recipe.algorithm(algorithm)
     if chosen.companion is not None:
         engine.companion = federation.chosen_companion(chosen.companion)
+    about = {"title": "", "recipe": recipe.table, "partition": digest(told)[:16], "data": None}
+    about |= {"tasks": {}, "clients": told, "workers": 1}
+    settle(folder, about_run(recipe, algorithm, 0) | about, None)  # as the server does
     return Run(
         federation,
         chosen,

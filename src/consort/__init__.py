@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
     from consort.models.registry import ModelSpec
-    from consort.results.result import Result
     from consort.run.history import History
     from consort.run.observer import Observer
     from consort.run.run import Run
@@ -84,7 +83,6 @@ _HOMES = {
     "Protection": "federation.protection",
     "Recipe": "experiment.recipe",
     "Replies": "core.messages",
-    "Result": "results.result",
     "Roster": "core.roster",
     "Run": "run.run",
     "Schedule": "run.schedule",
@@ -136,7 +134,6 @@ __all__ = [
     "Protection",
     "Recipe",
     "Replies",
-    "Result",
     "Roster",
     "Run",
     "Schedule",

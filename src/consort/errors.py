@@ -45,6 +45,18 @@ class Failure(ConsortError):
     """
 
 
+class Interrupted(Failure):
+    """A run was asked to stop, and can be continued: a batch system may start it again.
+
+    Examples:
+        >>> from consort.errors import Interrupted
+        >>> Interrupted.exit_code  # EX_TEMPFAIL
+        75
+    """
+
+    exit_code = 75
+
+
 class ClientFailed(Failure):
     """A client raised an error.
 

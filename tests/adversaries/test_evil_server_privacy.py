@@ -68,6 +68,8 @@ class EvilServer:
         self, folder: Path, recipe: Recipe, clients: Sequence[str] = ("a-0",), **owner: Any
     ) -> None:
         self.folder = folder
+        self.asked = 0
+        self.counted: dict[str, list[tuple[int, int]]] = {}
         self.clients = {
             name: Participant(
                 *(name, {"data": holdings(name)}, None, folder / name),
@@ -81,6 +83,7 @@ class EvilServer:
     def begin(self, recipe: Recipe, name: str = "server") -> None:
         """Starts a run, perhaps another one with the same clients."""
         self.recipe = recipe
+        self.counted = {}
         (self.algorithm,) = recipe.algorithms
         post = PostOffice(self.clients)
         folder = self.folder / name
@@ -102,10 +105,16 @@ class EvilServer:
         forget: bool = False,
     ) -> Reply:
         """Calls a method, at any time of the run; the client may be told to forget all before."""
-        counted = None if forget or not at[1] else [at[0], at[1] - 1]
-        call = Call(client, method, *at, 0, {})
+        before = [] if forget else [stamp for stamp in self.counted.get(client, []) if stamp < at]
+        self.asked += 1  # another turn makes another question: the same one has the same answer
+        call = Call(client, method, *at, self.asked, {})
+        self.counted[client] = before  # the client goes back to there
+        counted = max(before, default=None)
         header = {"kind": "call", "call": call.header, "counted": counted, "companion": None}
-        return self.send(client, header, payload)
+        reply = self.send(client, header, payload)
+        if reply.error is None and not call.evaluation:
+            before.append(at)
+        return reply
 
     def model(self, client: str = "a-0") -> Params:
         """The initial weights of a client."""
@@ -147,7 +156,7 @@ def test_the_seed_of_the_run_does_not_tell_the_noise(tmp_path):
     question = evil.question()
     answer = given(evil.ask("a-0", "train", question))
     true = given(plain.ask("a-0", "train", question))["model"]
-    generator = Generator().manual_seed(derive(0, 1, "a-0", "train", 0) + 1)
+    generator = Generator().manual_seed(derive(0, 1, "a-0", "train", evil.asked) + 1)
     torch.randperm(answer["examples"], generator=generator)  # the order of the training examples
     guess = {n: torch.randn(t.shape, generator=generator) for n, t in true.items()}
     errors = numbers({"": answer["model"] - true - Params(guess)})
@@ -243,7 +252,8 @@ class Eavesdropper(EvilServer):
 @pytest.mark.parametrize("clients", [5, 10])
 def test_shares_are_opened_once_whatever_the_server_says_was_lost(clients, tmp_path):
     """Shares of a client's seed and of its key together reveal its answer."""
-    evil = Eavesdropper(tmp_path, clients).agreed()
+    evil = Eavesdropper(tmp_path, clients)
+    evil.agreed()
     victim, helpers = evil.names[0], evil.names[1 : evil.needed + 1]
     place = evil.names.index(victim)
     seeds, keys = dict[int, bytes](), dict[int, bytes]()
@@ -256,6 +266,7 @@ def test_shares_are_opened_once_whatever_the_server_says_was_lost(clients, tmp_p
     if len(keys) == evil.needed:
         found = evil.unmasked(victim, seeds, keys)
         plain = EvilServer(tmp_path / "plain", study("fedavg"), [victim])
+        plain.asked = 2 * clients  # the victim's was the first call after keys and shares
         true = given(plain.ask(victim, "train", {"model": evil.start}, (1, 0)))["model"]
         error = (found - numbers({"": true})).abs().max()
         pytest.fail(f"the answer of {victim} is known up to {error:.1e}")
@@ -437,5 +448,8 @@ def test_tiny_noise_and_a_large_delta_of_the_server_buy_nothing(tmp_path):
 
 def test_an_algorithm_that_is_not_covered_is_refused_by_the_client_too(tmp_path):
     evil = EvilServer(tmp_path, study("fedala", privacy={"level": "example"}))
+    heard = []
+    evil.clients["a-0"].say = heard.append
     reply = evil.send("a-0", {"kind": "describe"}, {})
-    assert "FedALA may learn from its data in other ways" in str(reply.error)
+    assert "UsageError (see the client's own log)" in str(reply.error)
+    assert "FedALA may learn from its data in other ways" in heard[0]

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from consort.algorithms.registry import algorithm_places, find_algorithm
 from consort.core.wire import encode
 from consort.domains.scenes.tasks.segmentation import Segmentation
 from consort.errors import ClientFailed, Failure, Tellable, UsageError
@@ -30,6 +31,7 @@ from tests.adversaries.evil_server import (
 )
 from tests.institutions import holdings
 
+FEDERATED = [name for name in algorithm_places() if not find_algorithm(name).pools_data]
 PLACES = ("file", "relative", "module", "system", "own", "missing")
 
 
@@ -331,3 +333,23 @@ def test_weights_of_the_client_itself_are_used_and_not_named(house: House, tmp_p
     assert b"own.st" not in answer.content
     name, values = next(iter(own.named_parameters()))
     assert server.initial().payload["model"][f"encoder.{name}"].equal(values)
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_no_algorithm_is_a_way_in(name, house: House, tmp_path: Path):
+    """The same tricks with the client half of every algorithm."""
+    recipe = honest_recipe(tmp_path / "mail", f"[algorithms.{name}]\n")
+    server = EvilServer(victim(house), recipe, name)
+    told = server.describe().payload
+    before = house.files()
+    model = {"model": server.initial().payload["model"]}
+    for method in ("train", "test"):
+        for numbers in (["/../../../mark", 0, 0], [1, "/../../../mark", 0], [10**6, 0, 0]):
+            assert_refused(server.call(model, call=[CLIENT, method, *numbers]), house, before)
+        evil = {"name": house.places["file"]}
+        answer = server.call(model, call=[CLIENT, method, 1, 0, 0], companion=evil)
+        assert_refused(answer, house, before)
+    for place in house.places.values():
+        table = {"algorithms": {name: {"kind": place}}}
+        assert_refused(server.describe(study=server.proposing(table)), house, before)
+    assert server.describe().payload == told

@@ -53,6 +53,7 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Group, Recipe, TaskChanges
 from consort.experiment.shipped import find_recipe
+from consort.experiment.sweep import Sweep
 from consort.federation.protection import Protection
 from consort.results.result import Result
 from consort.results.table import Published
@@ -414,6 +415,7 @@ SECTIONS = {
     "tasks": TaskChanges,
     "compute": Compute,
     "published": Published,
+    "sweep": Sweep,
     "unseen": Unseen,
 }
 

@@ -51,7 +51,7 @@ def test_run_trains_the_first_algorithm_with_the_first_seed(tmp_path: Path):
     assert f"{accuracy:.3f}" in line
     assert found.out.splitlines()[-1] == f"report: {folder / 'report.html'}"
     assert "fedavg, seed 4" in found.err
-    assert "2/2" in found.err
+    assert "round 2 of 2" in found.err
 
 
 def test_run_takes_an_algorithm_a_seed_a_scale_and_changes(tmp_path: Path):

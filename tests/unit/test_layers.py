@@ -21,7 +21,7 @@ LAYERS = (
     ("tasks", "models", "data", "metrics", "aggregation", "training"),
     ("algorithms",),
     ("federation", "engines", "protection", "run"),
-    ("experiment", "results", "attacks"),
+    ("experiment", "results", "attacks", "trackers"),
     ("report", "studio", "deployment", "use", "interactive", "cli"),
 )
 """From the bottom to the top. A package imports its own layer, without cycles, and those below."""

@@ -14,9 +14,11 @@ from consort.cli import (  # noqa: F401
     federation,
     inspecting,
     running,
+    site_by_hand,
     site_keys,
     site_study,
     tables,
+    tune,
     use,
 )
 from consort.cli.demo import demo
@@ -54,6 +56,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     running.run,
     running.compare,
     running.resume,
+    tune.tune,
     federation.server,
     federation.client,
     federation.status,

@@ -53,6 +53,14 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress bars and
 LogFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Also add events to this file, as JSON lines.")
 ]
+Trackers = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        metavar="NAMES",
+        help="Also log to trackers, without network: tensorboard,mlflow,wandb,trackio",
+    ),
+]
 Log = Annotated[
     LogStyle, typer.Option(help="What is printed on standard error: text, or events as JSON lines.")
 ]

@@ -14,13 +14,16 @@ from consort.cli.options import (
     Data,
     Engine,
     Json,
+    LogFile,
     Out,
     Quiet,
     RecipeName,
     Scale,
     Seed,
+    Trackers,
     Workers,
 )
+from consort.cli.stopping import stops_on_sigterm
 from consort.engines.choice import EngineChoice
 
 if TYPE_CHECKING:
@@ -41,20 +44,26 @@ def run(
     address: Address = None,
     data: Data = None,
     out: Out = None,
+    log: Trackers = "",
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run one algorithm of a recipe. Continues the run if it was interrupted."""
     from consort.cli.show import Screen
+    from consort.cli.watching import Watching
+    from consort.experiment.comparing import run_folder
     from consort.experiment.preparation import prepare_run
 
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
     name = algorithm or next(iter(loaded.algorithms))
     number = loaded.seeds[0] if seed is None else seed
-    folder = (out or default_folder(path, scale)) / name / f"seed-{number}"
-    with Screen(quiet, json) as screen:
-        observer = screen.watch(name, number, loaded.run.rounds)
+    root = out or default_folder(path, scale)
+    folder = run_folder(root, name, number)
+    watching = Watching(log, log_file, root)
+    with stops_on_sigterm(), Screen(quiet, json) as screen:
+        observer = watching.of(screen, name, number, loaded.run.rounds, folder)
         prepare_run(loaded, name, number, folder, data, choice, observer).go()
     finish([folder], screen)
 
@@ -79,11 +88,14 @@ def compare(
     address: Address = None,
     data: Data = None,
     out: Out = None,
+    log: Trackers = "",
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run all algorithms and seeds of a recipe. Prints a results table and checks its claims."""
     from consort.cli.show import Screen
+    from consort.cli.watching import Watching
     from consort.experiment.comparing import Planned, plan, ready_runs
     from consort.results.comparison import judge
 
@@ -94,10 +106,11 @@ def compare(
     root = out or default_folder(path, scale)
     planned = plan(loaded, names, numbers, root, data)
     folders = [run.folder for run in planned]
-    with Screen(quiet, json) as screen:
+    watching = Watching(log, log_file, root)
+    with stops_on_sigterm(), Screen(quiet, json) as screen:
 
         def watch(run: Planned) -> Observer:
-            return screen.watch(run.algorithm, run.seed, loaded.run.rounds)
+            return watching.of(screen, run.algorithm, run.seed, loaded.run.rounds, run.folder)
 
         for run in ready_runs(loaded, planned, data, choice, watch):
             run.go()
@@ -114,17 +127,22 @@ def resume(
     ] = None,
     engine: Engine = None,
     address: Address = None,
+    log: Trackers = "",
+    log_file: LogFile = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Continue an interrupted run. The results are those of an uninterrupted one."""
     from consort.cli.show import Screen
+    from consort.cli.watching import Watching
     from consort.experiment.preparation import resume_run
     from consort.run.folder import read_description
 
     written = read_description(folder)
-    with Screen(quiet, json) as screen:
-        observer = screen.watch(written["algorithm"], written["seed"], written["rounds"])
+    watching = Watching(log, log_file, folder.resolve().parents[1])
+    with stops_on_sigterm(), Screen(quiet, json) as screen:
+        facts = written["algorithm"], written["seed"], written["rounds"]
+        observer = watching.of(screen, *facts, folder)
         resume_run(folder, workers, observer, engine, address).go()
     finish([folder], screen)
 

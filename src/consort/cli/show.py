@@ -23,6 +23,7 @@ from consort.results.result import Result
 from consort.results.summary import format_summary
 from consort.results.table import Published, compare_table, last_rounds
 from consort.run.observer import Observer
+from consort.run.round_lines import RoundLines
 
 _COLOURS = {"holds": "green", "fails": "red", "undecided": "yellow"}
 
@@ -82,11 +83,13 @@ class Screen:
     """Prints progress bars on standard error and results on standard output.
 
     Args:
-        quiet: Print neither bars nor tables.
+        quiet: Print neither progress nor tables.
         as_json: Print results as JSON.
+        bars: Whether progress is shown as bars, and not as one line per round; if not given, where
+            standard error is a terminal.
     """
 
-    def __init__(self, quiet: bool, as_json: bool) -> None:
+    def __init__(self, quiet: bool, as_json: bool, bars: bool | None = None) -> None:
         self.quiet = quiet
         self.as_json = as_json
         self.console = Console(quiet=quiet)
@@ -97,8 +100,9 @@ class Screen:
             TimeElapsedColumn(),
             console=Console(stderr=True, quiet=quiet),
             auto_refresh=False,  # no refresh thread: workers are forked from this process
-            disable=quiet,
         )
+        self.bars = self.progress.console.is_terminal if bars is None else bars
+        self.progress.disable = quiet or not self.bars
 
     def __enter__(self) -> Screen:
         self.progress.start()
@@ -122,6 +126,10 @@ class Screen:
             seed: The seed of the run.
             rounds: The number of rounds planned.
         """
+        if self.quiet:
+            return Observer()
+        if not self.bars:
+            return RoundLines(f"{name}, seed {seed}")
         return ProgressBars(self.progress, f"{name}, seed {seed}", rounds)
 
     def say(self, text: str) -> None:

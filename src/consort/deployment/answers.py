@@ -55,7 +55,7 @@ class LastAnswer:
         """The last answer, if it was to this question.
 
         Args:
-            question: The digest of the question: see `digest_of`.
+            question: The digest of the question: see `question_digest`.
 
         Raises:
             Failure: If the file is damaged.
@@ -78,7 +78,7 @@ class LastAnswer:
         write_checked(self.path, data, durable=True)
 
 
-def digest_of(message: Ask, parts: Parts) -> str:
+def question_digest(message: Ask, parts: Parts) -> str:
     """What identifies a question: everything that an answer depends on.
 
     Args:

@@ -180,7 +180,7 @@ class Enrolment:
                 for task, kind in member.tasks.items()
             },
             "parameters": initial.size,
-            "initial": digest_of(initial),
+            "initial": weights_digest(initial),
             "train": len(data.train),
             "validation": len(data.validation),
             "test": len(data.test),
@@ -189,7 +189,7 @@ class Enrolment:
         }
 
 
-def digest_of(params: Params) -> str:
+def weights_digest(params: Params) -> str:
     """A hash of the names and values of parameters."""
     return hashlib.blake2b(encode(params), digest_size=16).hexdigest()
 

@@ -98,6 +98,7 @@ class Invitation:
         own = self.candidate.algorithm.companion
         if own is None or own not in ({}, table):
             raise Refused("the companion model is not that of the study")
+        policy.check_numbers(table)
         if table:
             size = sum(self.candidate.sizes_of(ModelSpec.of(table)).values())
             policy.check_bytes(size, "the companion model")

@@ -17,7 +17,7 @@ from consort.core.messages import Call, Payload
 from consort.core.permission import permitting
 from consort.core.validation import Table
 from consort.core.wire import decode, encode, tensors_in
-from consort.deployment.answers import Answer, LastAnswer, Parts, digest_of
+from consort.deployment.answers import Answer, LastAnswer, Parts, question_digest
 from consort.deployment.approval import Studies
 from consort.deployment.enrolment import Enrolment
 from consort.deployment.invitation import Invitation
@@ -177,7 +177,7 @@ class Participant:
     ) -> Answer:
         """The answer to a call, or to the same call as before."""
         last = LastAnswer(self.folder / self._session / "last-answer")
-        question = digest_of(message, parts)
+        question = question_digest(message, parts)
         answer = last.to(question)
         if answer is None:
             answer = self._computed(enrolled, message, parts, about | {"question": question})

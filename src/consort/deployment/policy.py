@@ -7,6 +7,7 @@ each file that is named must be on it, or be something that the owner has chosen
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,8 @@ from consort.errors import Refused, UsageError
 FILE = "policy.toml"
 _FOR_SIMULATIONS = {"attack"}
 _BY_TASKS = ("augmentations", "balancings")
-_LARGEST = 1_000_000  # of any other number in a recipe
+_DEPTH = 200  # layers in a row, which take time and memory before they have any weights
+_LARGEST = 1_000_000  # any other number in a recipe
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,26 @@ class Policy:
         Raises:
             Refused: If it is more than the policy allows.
         """
-        for key, value in _numbers(study.recipe):
-            if abs(value) > self._most(key):
-                raise Refused(f"a number of {key} is above its policy's limit, {self._most(key)}")
+        self.check_numbers(study.recipe)
+        for table in _tables(study.recipe, "data"):
+            size = math.prod(max(1.0, abs(value)) for _, value in _numbers(table))
+            self.check_bytes(size, "a data set that the server names")
 
-    def check_bytes(self, count: int, what: str) -> None:
+    def check_numbers(self, table: Mapping[str, Any]) -> None:
+        """Checks the numbers of a table that a server sent.
+
+        Args:
+            table: A recipe, or a part of one.
+
+        Raises:
+            Refused: If one of them is more than the policy allows.
+        """
+        for key, value in _numbers(table):
+            word, most = self._most(key)
+            if abs(value) > most:
+                raise Refused(f"its policy does not allow {word} above {most}")
+
+    def check_bytes(self, count: float, what: str) -> None:
         """Checks the size of something.
 
         Args:
@@ -144,12 +161,19 @@ class Policy:
         if count > self.limits.answer:
             raise Refused(f"{what} is larger than its policy allows ({self.limits.answer} bytes)")
 
-    def _most(self, key: str) -> int:
-        for word in ("rounds", "epochs", "steps", "threads"):
-            if key == word or key.endswith(f"_{word}"):
-                most: int = getattr(self.limits, word)
-                return most
-        return _LARGEST
+    def _most(self, key: str) -> tuple[str, int]:
+        """What an option with a name counts, and the most that is allowed."""
+        most = {
+            "rounds": self.limits.rounds,
+            "epochs": self.limits.epochs,
+            "repetitions": self.limits.epochs,
+            "steps": self.limits.steps,
+            "threads": self.limits.threads,
+            "depth": _DEPTH,
+            "depths": _DEPTH,
+        }
+        word = key.rpartition("_")[2]
+        return (word, most[word]) if word in most else ("a number", _LARGEST)
 
 
 @cache
@@ -157,6 +181,18 @@ def _is_generated(dataset: str) -> bool:
     """Whether a data set of Consort is generated, so that no file is read for it."""
     loader = load_object(entries("datasets")[dataset].place)
     return "folder" not in signature(loader).parameters
+
+
+def _tables(value: Any, wanted: str) -> Iterator[Any]:
+    """All values in a recipe under one key, wherever it stands."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if name == wanted:
+                yield item
+            yield from _tables(item, wanted)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _tables(item, wanted)
 
 
 def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:

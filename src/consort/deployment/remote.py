@@ -15,7 +15,7 @@ from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.wire import check
 from consort.data.examples import Splits
-from consort.deployment.enrolment import digest_of
+from consort.deployment.enrolment import weights_digest
 from consort.deployment.schema import read_description
 from consort.engines.middleware import RefusedReply
 from consort.errors import ClientFailed, Failure, Refused, UsageError
@@ -188,7 +188,7 @@ def initial_weights(
         single = all(tensor.dtype == torch.float32 for tensor in weights.values())
         if own.size != about["parameters"] or not single:
             raise Refused("sent initial weights of another number or type than it announced")
-        if number == 0 and digest_of(own) != about["initial"]:
+        if number == 0 and weights_digest(own) != about["initial"]:
             raise Refused("sent other initial weights than it announced")
     except Refused as error:
         raise RefusedReply(client, str(error)) from error

@@ -23,7 +23,7 @@ from consort.core.arrival import (
     PlainTable,
     check_plain,
     check_table,
-    read_json,
+    read_arrival,
 )
 from consort.errors import Refused
 
@@ -139,7 +139,7 @@ def read_message(data: object) -> Describe | Initial | Ask:
     Raises:
         Refused: If it is no message.
     """
-    message: Describe | Initial | Ask = read_json(Message, data, "the message")
+    message: Describe | Initial | Ask = read_arrival(Message, data, "the message")
     return message
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
-from consort.core.arrival import Arriving, Count, Line, read_json
+from consort.core.arrival import Arriving, Count, Line, read_arrival
 
 
 class AnswerHeader(Arriving):
@@ -14,7 +14,7 @@ class AnswerHeader(Arriving):
 
     error: Line
     """Why there is no content; empty if there is."""
-    seconds: Annotated[float, Ge(0)]
+    seconds: Annotated[float, Ge(0), Le(1e9)]
     """The time that the call took."""
     flops: Count
     """The floating-point operations of the call, if they were counted."""
@@ -31,5 +31,5 @@ def read_answer_header(data: object) -> AnswerHeader:
     Raises:
         Refused: If it is not the header of an answer.
     """
-    header: AnswerHeader = read_json(AnswerHeader, data, "the header", most=1 << 12)
+    header: AnswerHeader = read_arrival(AnswerHeader, data, "the header", most=1 << 12)
     return header

@@ -20,6 +20,7 @@ from consort.core.registry import did_you_mean
 from consort.core.validation import Table, adapter, checked
 from consort.data.partition import Cut
 from consort.errors import UsageError
+from consort.experiment.sweep import Sweep
 from consort.experiment.tables import merged
 from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy
@@ -154,11 +155,13 @@ class Recipe:
     """Published results to compare with."""
     claims: list[str] = field(default_factory=list)
     """Claims that are checked on the results."""
+    sweep: Sweep | None = None
+    """If given, which settings `consort tune` tries."""
     scales: dict[str, Table] = field(default_factory=dict)
     """Named changes to this recipe, such as `desk` and `paper`."""
 
     def __post_init__(self) -> None:
-        for name, kind in (("partition", Cut), ("run", Schedule), ("compute", Compute)):
+        for name, kind in _NESTED.items():
             if isinstance(getattr(self, name), Mapping):  # written in Python as in a file
                 object.__setattr__(self, name, checked(kind, getattr(self, name), name))
         groups = [checked(Group, g, "groups") if isinstance(g, Mapping) else g for g in self.groups]
@@ -169,6 +172,8 @@ class Recipe:
             raise UsageError("a recipe needs at least one algorithm, such as [algorithms.fedavg]")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise UsageError(f"seeds = {self.seeds}: give at least one, and each only once")
+        if self.sweep:
+            self.sweep.check(self.algorithms, self.seeds)
         for table in self.published:
             for name in table.values:
                 if name not in self.algorithms:
@@ -364,5 +369,11 @@ def _obfuscation(table: Table) -> Obfuscation:
     return found
 
 
+_NESTED: dict[str, type] = {
+    "partition": Cut,
+    "run": Schedule,
+    "compute": Compute,
+    "sweep": Sweep,
+}
 _OWN_KEYS = ("refuse_imprints", "privacy", "secure", "robust", "attack")
 """Protections with a key of their own in recipes. The order matters: see `protections`."""

@@ -12,11 +12,12 @@ from consort.data.partition import Share, fingerprint, load_partition, save_part
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
+from consort.run.checkpoints import Checkpoints
 from consort.run.description import PYTHON, environment
 from consort.run.folder import FORMAT, read_description
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
-_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "scales")
+_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "sweep", "scales")
 """Keys of a recipe that decide no number of a run."""
 
 
@@ -72,6 +73,8 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
         if any(written.get(key) != value for key, value in told.items()):
             write_json(path, written | told)
         return
+    if Checkpoints(folder).exist:  # they are of a run of which nobody knows what it was
+        raise Failure(f"{path} is missing: start the run again in a new folder")
     if shares is not None:
         save_partition(folder / "partition.json", shares)
     write_json(path, description)

@@ -74,6 +74,21 @@ def load_model(where: Path | str | Run, client: str) -> MultiTaskModel:
     Raises:
         UsageError: The run has no such client, or was made in Python and is not given.
         Failure: No round is finished.
+
+    Examples:
+        >>> import torch
+        >>> import consort
+        >>> recipe = consort.Recipe(
+        ...     clients=2,
+        ...     data={"name": "synthetic_vectors", "examples": 60, "features": 6, "classes": 4},
+        ...     model={"name": "mlp"},
+        ...     run={"rounds": 1},
+        ...     algorithms={"fedavg": {}},
+        ... )
+        >>> outcome = consort.train(recipe, progress=False)
+        >>> model = consort.load_model(outcome.run, "client-0")
+        >>> {task: output.shape for task, output in model(torch.zeros(5, 6)).items()}
+        {'classify': torch.Size([5, 4])}
     """
     found = trained_model(Path(where) if isinstance(where, str) else where, client).model
     return found.eval()

@@ -29,6 +29,21 @@ class Outcome:
     """One or several finished runs, as `consort.train` and `consort.compare` return them.
 
     In a notebook, the last line of a cell shows it as a table with learning curves.
+
+    Examples:
+        >>> import consort
+        >>> recipe = consort.Recipe(
+        ...     clients=2,
+        ...     data={"name": "synthetic_vectors", "examples": 60},
+        ...     model={"name": "mlp"},
+        ...     run={"rounds": 1},
+        ...     algorithms={"fedavg": {}, "local_only": {}},
+        ... )
+        >>> outcome = consort.compare(recipe, progress=False)
+        >>> list(outcome.runs)
+        [('fedavg', 0), ('local_only', 0)]
+        >>> [result.value("bytes_up") > 0 for result in outcome.results]
+        [True, False]
     """
 
     folder: Path

@@ -139,6 +139,22 @@ def compare(
     Raises:
         UsageError: A run cannot start, a claim cannot be read, or a folder holds another run.
         Failure: A run failed.
+
+    Examples:
+        >>> import torch
+        >>> import consort
+        >>> from consort import Classification, Examples, Federation, Member, ModelSpec, Splits
+        >>> from consort.algorithms.fedavg import FedAvg
+        >>> from consort.algorithms.local_only import LocalOnly
+        >>> examples = Examples(torch.eye(4), {"place": torch.arange(4)})
+        >>> splits = Splits(examples, examples, examples)
+        >>> model = ModelSpec.of({"name": "mlp"})
+        >>> member = Member.of({"place": Classification(4)}, model, splits)
+        >>> federation = Federation({"bank-1": member, "bank-2": member})
+        >>> algorithms = [FedAvg(), LocalOnly()]
+        >>> outcome = consort.compare(federation, algorithms, rounds=2, progress=False)
+        >>> [result.algorithm for result in outcome.results]
+        ['fedavg', 'local_only']
     """
     with ExitStack() as stack:
         root = Path(folder) if folder else Path(mkdtemp(prefix="consort-"))

@@ -30,6 +30,7 @@ function template(colourOf) {
       plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { bgcolor: colourOf("--card"), font: { color: colourOf("--text") } },
       legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colourOf("--quiet"), activecolor: colourOf("--accent") },
       margin: { l: 48, r: 12, t: 12, b: 44 },
       xaxis: axis,
       yaxis: axis,
@@ -48,16 +49,16 @@ function draw(plot) {
 
 // Two buttons appear over a plot: its picture as SVG or PNG, on white whatever the page's colours.
 function config(place) {
-  const button = (format) => ({
+  const button = (format, icon) => ({
     name: `Download as ${format.toUpperCase()}`,
-    icon: Plotly.Icons.camera,
+    icon,
     click: () => download(place, format),
   });
   return {
     responsive: true,
     displaylogo: false,
     displayModeBar: "hover",
-    modeBarButtons: [[button("svg"), button("png")], ["zoom2d", "pan2d", "resetScale2d"]],
+    modeBarButtons: [[button("svg", Plotly.Icons.disk), button("png", Plotly.Icons.camera)], ["zoom2d", "pan2d", "resetScale2d"]],
   };
 }
 

@@ -66,6 +66,11 @@ class Checkpoints:
         content: dict[str, Any] = files.load(found[-1 - back], records)
         return content
 
+    @property
+    def exist(self) -> bool:
+        """Whether there is a checkpoint."""
+        return bool(self._paths())
+
     def tidy(self) -> None:
         """Deletes what a crash has left half written."""
         for draft in self.folder.glob("*.tmp"):

@@ -17,19 +17,18 @@ from consort.errors import Failure
 class History:
     """The rows of one run; iterating over it yields those that are written.
 
-        Args:
-            path: A file of JSON lines; None keeps the rows in memory.
+    Args:
+        path: A file of JSON lines; None keeps the rows in memory.
 
-        Examples:
-            >>> from consort import History
-            >>> from consort.core.files import append_file, cut_file, naming, running_digest
-    from consort.core.row import Row
-            >>> history = History()
-            >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
-            >>> history.flush()
-            1
-            >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
-            [('bank-1', 0.9)]
+    Examples:
+        >>> from consort import History
+        >>> from consort.core.row import Row
+        >>> history = History()
+        >>> history.add(Row(1, "accuracy", 0.9, client="bank-1", split="test"))
+        >>> history.flush()
+        1
+        >>> [(row.client, row.value) for row in history if row.metric == "accuracy"]
+        [('bank-1', 0.9)]
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -140,6 +139,8 @@ _quoted = lru_cache(maxsize=1 << 16)(json.dumps)
 
 def _line(row: Row) -> str:
     """One row as JSON, formatted by hand because large federations have many rows per round."""
+    if not _is_row(row):
+        raise Failure(f"{row.metric!r:.100} of {row.client!r:.100} is not a number of a round")
     round_, metric, value, *texts, n = row
     what = f'"metric":{_quoted(metric)},"value":{json.dumps(value)}'
     for name, text in zip(_TEXTS, texts, strict=True):
@@ -154,8 +155,23 @@ def _read(path: Path, length: int | None = None) -> Iterable[Row]:
     lines = content.decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         try:
-            yield Row(**json.loads(line))
+            row = Row(**json.loads(line))
+            if not _is_row(row):
+                raise ValueError("another type")
+            yield row
         except (ValueError, TypeError) as error:
             if number == len(lines) and length is None:
                 return  # the run was killed while writing this line
             raise Failure(f"{path}, line {number}: not a row of results") from error
+
+
+def _is_row(row: Row) -> bool:
+    """Whether all fields have their types: what is written is read by every report."""
+    round_, metric, value, *texts, n = row
+    return (
+        type(round_) is int
+        and type(n) is int
+        and isinstance(value, int | float)
+        and isinstance(metric, str)
+        and all(isinstance(text, str) for text in texts)
+    )

@@ -40,7 +40,9 @@ class RoundLines(Observer):
     def measured(self, round: int, rows: Sequence[Row]) -> None:
         """Says what the round brought."""
         self.done = round
-        facts = [f"{name} {value:.4g}" for name, value in summary(rows, self._about).items()]
+        numbers = summary(rows, self._about)
+        units = [f"{numbers.pop(unit):.3g} {unit}" for unit in ("MiB", "s")]
+        facts = [f"{name} {value:.4f}" for name, value in numbers.items()] + units
         self.say(", ".join([f"{self.title}: round {round} of {self.rounds}", *facts]))
 
     def failed(self, error: ClientFailed) -> None:

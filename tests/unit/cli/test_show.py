@@ -23,7 +23,7 @@ def call(method: str = "train") -> Call:
 
 
 def test_the_bars_follow_the_run():
-    with Screen(quiet=False, as_json=False) as screen:
+    with Screen(quiet=False, as_json=False, bars=True) as screen:
         observer = screen.watch("fedavg", 3, rounds=5)
         assert bars(screen)["fedavg, seed 3"] == (0, 5)
         observer.round_started(1, 4)
@@ -41,7 +41,7 @@ def test_the_bars_follow_the_run():
 
 
 def test_one_run_after_another():
-    with Screen(quiet=False, as_json=False) as screen:
+    with Screen(quiet=False, as_json=False, bars=True) as screen:
         first = screen.watch("fedavg", 0, rounds=2)
         first.round_started(1, 1)
         first.finished()
@@ -52,14 +52,14 @@ def test_one_run_after_another():
 
 
 def test_lost_clients_are_told_at_once(capsys):
-    with Screen(quiet=False, as_json=False) as screen:
+    with Screen(quiet=False, as_json=False, bars=True) as screen:
         observer = screen.watch("fedavg", 0, rounds=2)
         observer.failed(ClientFailed("c7", "lost [/b] [red]"))
     assert "continued without client c7: lost [/b] [red]" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_leaves_its_bar_where_it_was():
-    screen = Screen(quiet=False, as_json=False)
+    screen = Screen(quiet=False, as_json=False, bars=True)
     with suppress(Failure), screen:
         screen.watch("fedavg", 0, rounds=9).round_started(4, 1)
         raise Failure("it went wrong")

@@ -20,7 +20,7 @@ from consort.deployment.keys import (
     read_key,
     write_key,
 )
-from consort.errors import UsageError
+from consort.errors import Failure, UsageError
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def test_an_interrupted_admission_leaves_the_certificate_as_it_was(server, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(Failure, match="No space"):
         server.admit(made.request, 5)
     assert (server.folder / "clients" / "bank-1.pem").read_bytes() == before
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.helpers import tiny_federation
+from tests.unit.cli.command import consort
 
 from consort.algorithms.fedavg import FedAvg
 from consort.deployment.metrics import FAMILIES, Counters, MetricsObserver, figures
@@ -273,6 +274,14 @@ def test_only_this_machine_unless_a_host_is_given(text, address):
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(UsageError, match="--metrics"):
         metrics_address(text, "fl.example.org:9092")
+
+
+def test_the_command_refuses_it_before_anything_else():
+    pytest.importorskip("flwr", reason="pip install 'fedconsort[flower]'")
+    paths = ("--credentials", "nowhere", "--out", "nowhere")
+    done = consort("server", "demo", "--listen", "localhost:9092", "--metrics", "9092", *paths)
+    assert done.code == 2
+    assert "--listen" in done.error
 
 
 def test_the_port_of_the_clients_is_refused():

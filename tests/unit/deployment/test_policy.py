@@ -162,12 +162,22 @@ def test_a_policy_that_is_wrong_stops_the_client(text, message, tmp_path):
         {"algorithms": {"fedavg": {"local": {"epochs": 101}}}},
         {"compute": {"threads": 10**5}},
         {"model": {"name": "mlp", "hidden": [10**12]}},
-        {"verification": {"repetitions": 10**9}},
+        {"model": {"name": "resnet", "depths": [2, 201]}},
+        {"verification": {"repetitions": 101}},
     ],
 )
 def test_absurd_numbers_are_refused(changes, recipe):
-    with pytest.raises(Refused, match="is above its policy's limit"):
+    with pytest.raises(Refused, match=r"its policy does not allow .* above \d+$"):
         Policy().check(changed(recipe, changes))
+
+
+def test_data_that_fill_the_memory_are_refused(recipe):
+    data = {"name": "synthetic_signatures", "users": 10**5, "size": [1000, 1000]}
+    changes = {"verification": {}, "unseen": {"x": {"data": data}}}
+    with pytest.raises(Refused, match="a data set that the server names is larger"):
+        Policy().check(changed(recipe, changes))
+    data |= {"users": 50, "size": [150, 220]}
+    Policy().check(changed(recipe, changes))
 
 
 def test_usual_numbers_are_not(recipe):

@@ -15,7 +15,7 @@ from tests.unit.training.test_cohort import LOCAL, companies, federation, outcom
 from consort.algorithms.fedavg import FedAvg
 from consort.core.messages import Call
 from consort.core.sealed import write_json
-from consort.deployment.enrolment import Enrolment
+from consort.deployment.enrolment import Candidate, Enrolment
 from consort.deployment.study import Study
 from consort.engines.choice import EngineChoice
 from consort.engines.host import ClientHost
@@ -119,13 +119,14 @@ def test_a_run_that_was_written_before_groups_had_it_goes_on(tmp_path: Path):
 def test_an_institution_says_it_in_its_own_file():
     study = Study.of(recipe(clients=2, groups=[]), "fedavg", 0)
     data = {"name": "synthetic_vectors", "classes": 4, "examples": 80, "features": 6}
-    plain = Enrolment.of(study, "bank", {"data": data}, None)
-    own = Enrolment.of(study, "bank", {"data": data, "local": {"epochs": 3}}, None)
+    plain = Enrolment.of(Candidate.of(study, "bank", {"data": data}, None))
+    trains = {"data": data, "local": {"epochs": 3}}
+    own = Enrolment.of(Candidate.of(study, "bank", trains, None))
     always = FedAvg(LocalTraining(epochs=3, lr=0.1, batch=8))
     assert_same(trained(own.federation, own.algorithm), trained(plain.federation, always))
     assert own.description == plain.description | {"local": {"epochs": 3}}
     with pytest.raises(UsageError, match=r"unknown key groups\.bank\.local\.epoch"):
-        Enrolment.of(study, "bank", {"data": data, "local": {"epoch": 3}}, None)
+        Candidate.of(study, "bank", {"data": data, "local": {"epoch": 3}}, None)
 
 
 def otherwise(together: bool) -> Any:

@@ -1,0 +1,1 @@
+"""Experiment trackers as observers; each is an optional package, and works offline."""

@@ -42,7 +42,7 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     if not choices:
         return f"{word!r} (there are none)"
     meant = _SYNONYMS.get(word.lower())
-    (letters,) = get_close_matches(word.lower(), {c.lower() for c in choices}, n=1, cutoff=0)
+    (letters,) = get_close_matches(word.lower(), [c.lower() for c in choices], n=1, cutoff=0)
     alike = [choice for choice in choices if choice.lower() == letters]
     (nearest,) = get_close_matches(word, alike, n=1, cutoff=0)
     nearest = meant if meant and meant in choices else nearest

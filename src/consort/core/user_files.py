@@ -7,12 +7,14 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from types import ModuleType
 from zlib import crc32
 
 from consort.errors import UsageError
 
+_SUFFIXES = tuple(all_suffixes())
 _imported: dict[str, dict[Path, int]] = {}
 """By module: the files beside it that it imported, and when these were changed last."""
 _folders: list[str] = []
@@ -43,6 +45,8 @@ def load_file(path: Path) -> ModuleType:
 def files_of(path: Path) -> list[Path]:
     """A file and those beside it that it imports, in order; nothing is run.
 
+    Of a package beside it, all files count.
+
     Args:
         path: The file.
     """
@@ -54,14 +58,19 @@ def files_of(path: Path) -> list[Path]:
             continue
         found[file] = None
         for name in _imports(file):
-            base = path.parent.joinpath(*name.split("."))
-            waiting += [base.with_suffix(".py"), base / "__init__.py"]
-            waiting += sorted(base.glob("*.py")) if base.is_dir() else []
+            waiting += _code(path.parent, f"{name}.*")
+            waiting += _code(path.parent / name, "**/*")
     return [path, *sorted(found.keys() - {path})]
 
 
+def _code(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder that Python can import, compiled ones included."""
+    files = (file for file in folder.glob(pattern) if "__pycache__" not in file.parts)
+    return [file for file in files if file.name.endswith(_SUFFIXES)]
+
+
 def _imports(file: Path) -> set[str]:
-    """The names of modules that a file imports; none of a file that cannot be read."""
+    """The first names of modules that a file imports; none of a file that cannot be read."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
@@ -70,10 +79,9 @@ def _imports(file: Path) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {node.module or ""} | {f"{node.module or ''}.{a.name}" for a in node.names}
-    whole = {name.strip(".") for name in found} - {""}
-    return whole | {name.split(".", 1)[0] for name in whole}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return {name.split(".", 1)[0] for name in found}
 
 
 def _run(name: str, path: Path) -> ModuleType:

@@ -7,6 +7,7 @@ from inspect import isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from consort.core.permission import check_options
 from consort.core.plugins import find
 from consort.core.validation import checked_options
 from consort.errors import UsageError
@@ -32,10 +33,12 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
     Raises:
         UsageError: If there is no such data set or option, a value is wrong, or the function
             returns neither a `Dataset` nor what `Dataset.of` takes.
+        Refused: If somebody else asks for it who may not: see `consort.core.permission`.
     """
     from consort.data.dataset import Dataset
 
     loader = _loader(name)
+    check_options(name, options)
     provided = {"seed": seed, "folder": folder}
     wanted = {key: provided[key] for key in signature(loader).parameters if key in provided}
     dataset = loader(**wanted, **checked_options(f"data set {name!r}", loader, options, provided))

@@ -16,6 +16,7 @@ from consort.core.validation import Table
 from consort.errors import Refused
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import deciding
+from consort.models.factories import folder_of
 from consort.models.registry import ModelSpec
 
 CLIENT_KEYS = ("clients", "groups", "data")
@@ -131,9 +132,16 @@ def by_content(value: Any, files: Collection[str] = ()) -> Any:
         file, _, name = value.rpartition(":")
         contents = [_content(found) for found in files_of(Path(file))]
         return [*contents[0], name, *contents[1:]]
+    if isinstance(value, str) and folder_of(value):
+        return _contents(folder_of(value) or Path())
     if isinstance(value, str) and value in files:
         return _content(Path(value))
     return value
+
+
+def _contents(folder: Path) -> list[list[str]]:
+    """The content of a folder with a saved model, wherever it is."""
+    return [_content(file) for file in sorted(folder.rglob("*")) if file.is_file()]
 
 
 def _content(path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import PositiveInt
+from consort.core.permission import check_options
 from consort.core.plugins import find
 from consort.core.registry import did_you_mean
 from consort.core.validation import Table, adapter, checked
@@ -43,7 +44,7 @@ class TaskChanges:
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     loss: str | None = None
-    """A function of `torch.nn.functional`, or the place of one of your own."""
+    """A loss of `torch.nn.functional`, or the place of one of your own."""
     metrics: list[str] | dict[str, str] = field(default_factory=list)
     """The places of metrics, or places by name."""
     metric: str = ""
@@ -364,7 +365,9 @@ def _changed_task(table: Table, name: str, task: Task) -> Task:
 def _obfuscation(table: Table) -> Obfuscation:
     """The obfuscation that a table describes; FP-DFSN if it has no name."""
     options = dict(table)
-    kind = find("obfuscations", str(options.pop("name", "fp_dfsn")))
+    name = str(options.pop("name", "fp_dfsn"))
+    kind = find("obfuscations", name)
+    check_options(name, options)
     found: Obfuscation = checked(kind, options, "obfuscation")
     return found
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Mapping
 from inspect import Parameter, isclass, isroutine, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from consort.core.permission import check_permitted
+from consort.core.permission import check_options, check_permitted
 from consort.core.plugins import find
 from consort.core.registry import load_object
 from consort.core.validation import checked_options
@@ -34,7 +35,7 @@ def as_table(model: Any) -> dict[str, Any]:
         return dict(model)
     if not isinstance(model, str) and hasattr(model, "to_diff_dict") and not _is_made(model):
         settings = model.to_diff_dict()
-        unwanted = ("model_type", "transformers_version")
+        unwanted = ("model_type", "transformers_version", "architectures", "_name_or_path")
         config = {key: value for key, value in settings.items() if key not in unwanted}
         return {"name": f"hf:{model.model_type}", "config": config}
     return {"name": model}
@@ -83,6 +84,17 @@ def find_model(name: str) -> Any:
             "or a function that makes it, so that weights depend on the seed alone"
         )
     return found
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder that a model is loaded from, if its name is that of a folder.
+
+    Args:
+        name: The name of a model that this machine's owner has written.
+    """
+    library, _, rest = name.partition(":")
+    folder = Path(rest).expanduser()
+    return folder if library == "hf" and rest and folder.is_dir() else None
 
 
 def _is_network(model: Any) -> bool:
@@ -134,7 +146,9 @@ def options_of(name: str, make: Any, given: Mapping[str, Any]) -> tuple[tuple[st
 
     Raises:
         UsageError: If there is no such option, or a value is wrong or cannot be compared.
+        Refused: If somebody else gives a text that may be a file to code of this machine.
     """
+    check_options(name, given)
     if _is_made(make):
         for option in given:
             raise UsageError(f"model {name!r} is already built: it takes no option {option!r}")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from consort.core.inputs import Inputs, each
 from consort.core.registry import did_you_mean
 from consort.errors import UsageError
+from consort.models.offline import offline
 
 
 def _as_text(config: Any) -> Any:
@@ -22,6 +23,17 @@ def _as_text(config: Any) -> Any:
 
 Config = Annotated[str, BeforeValidator(_as_text)]
 """The settings of an architecture: a table, kept as text so that it can be compared."""
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+_NOT_SETTINGS = {
+    "architectures",
+    "auto_map",
+    "attn_implementation",
+    "backbone_config",
+    "model_type",
+    "quantization_config",
+    "transformers_version",
+}
+"""Keys of configs that name other models, code or files."""
 
 
 class HuggingFace(nn.Module):
@@ -46,9 +58,10 @@ class HuggingFace(nn.Module):
         super().__init__()
         settings = json.loads(config)
         folder = Path(architecture).expanduser()
-        self.network = (
-            _loaded(folder, settings) if folder.is_dir() else _drawn(architecture, settings)
-        )
+        with offline():
+            self.network = (
+                _loaded(folder, settings) if folder.is_dir() else _drawn(architecture, settings)
+            )
         self.network.eval()
         with torch.no_grad():
             features = self(each(example, lambda tensor: tensor[None]))
@@ -72,10 +85,15 @@ class HuggingFace(nn.Module):
 def _loaded(folder: Path, settings: dict[str, Any]) -> Any:
     transformers = importlib.import_module("transformers")
     try:
+        config = transformers.AutoConfig.from_pretrained(folder, **_LOCAL)
+        for key, value in _checked(config, settings).items():
+            setattr(config, key, value)
         return transformers.AutoModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, **settings
+            folder, config=config, use_safetensors=True, **_LOCAL
         )
-    except (OSError, ValueError, TypeError) as error:
+    except UsageError:
+        raise
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(f"{folder} holds no model that can be loaded: {reason}") from error
 
@@ -89,9 +107,24 @@ def _drawn(architecture: str, settings: dict[str, Any]) -> Any:
             f"there is no folder {architecture}, and no architecture {nearest} (nothing is "
             "downloaded: save a model in a folder first, and give that folder)"
         )
+    usual = transformers.AutoConfig.for_model(architecture)
     try:
-        config = transformers.AutoConfig.for_model(architecture, **settings)
-        return transformers.AutoModel.from_config(config)
-    except (ValueError, TypeError) as error:
+        config = type(usual)(**_checked(usual, settings))
+        return transformers.AutoModel.from_config(config, trust_remote_code=False)
+    except UsageError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(f"its config does not fit {architecture}: {reason}") from error
+
+
+def _checked(config: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of an architecture only: nothing that says where to load from, or which code."""
+    known = {*config.to_dict(), *config.attribute_map, "num_labels"}
+    known = {key for key in known if not key.startswith("_")} - _NOT_SETTINGS
+    for key in settings:
+        if key not in known:
+            raise UsageError(
+                f"config: {config.model_type} has no setting {did_you_mean(key, sorted(known))}"
+            )
+    return settings

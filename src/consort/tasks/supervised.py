@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from inspect import isroutine
 from typing import Any
 
 import torch
@@ -19,6 +18,24 @@ from consort.tasks.task import Calibrated, Meter, Task
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Computes the mean loss of a batch from outputs and targets."""
 LOSS = "loss"
+_LOSSES = (
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+)
+"""The losses of `torch.nn.functional` that take outputs and targets."""
 
 
 class Supervised:
@@ -26,7 +43,7 @@ class Supervised:
 
     Args:
         loss: A function of outputs and targets, such as `torch.nn.functional.cross_entropy`, an
-            `nn.Module` such as `nn.CrossEntropyLoss()`, the name of a function in
+            `nn.Module` such as `nn.CrossEntropyLoss()`, the name of a loss in
             `torch.nn.functional`, or the place of a function of your own, as `file.py:function`.
             By default that of `base`.
         metrics: Metrics by name, or a list of them: functions of all outputs and targets of a
@@ -217,18 +234,16 @@ def _function(place: Loss | str) -> Loss:
         if not callable(place):
             raise UsageError(f"a loss is a function of outputs and targets, not a {place!r}")
         return place
-    found = find("losses", place) if ":" in place else getattr(F, place, None)
-    if not callable(found) or (":" not in place and not _is_function_of_torch(place, found)):
+    if ":" not in place and place not in _LOSSES:
         raise UsageError(
-            f"there is no loss {place!r}: name a function of torch.nn.functional, such as "
-            "cross_entropy, or one of your own, as file.py:function"
+            f"there is no loss {did_you_mean(place, _LOSSES)}; write one of your own as "
+            "file.py:function"
         )
+    found = find("losses", place) if ":" in place else getattr(F, place)
+    if not callable(found):
+        raise UsageError(f"{place} is not a function of outputs and targets")
     loss: Loss = found() if isinstance(found, type) else found
     return loss
-
-
-def _is_function_of_torch(name: str, found: Any) -> bool:
-    return isroutine(found) and not name.startswith("_")
 
 
 def _named(metrics: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class LocalTraining:
     optimizer: str = "sgd"
     """The optimiser: sgd, adam, adamw, a class of `torch.optim` such as RMSprop, or the place of a
     class of your own, as `file.py:Class`."""
-    optimizer_options: dict[str, Any] = field(default_factory=dict)
+    optimizer_options: dict[str, bool | int | float | list[float]] = field(default_factory=dict)
     """Further options of a class of `torch.optim`."""
     lr: NonNegativeFloat = 0.01
     """The learning rate."""

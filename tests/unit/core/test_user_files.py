@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -78,9 +79,15 @@ def test_what_is_wrong_is_said_with_its_file(tmp_path, neighbour, message):
 
 
 def test_all_files_that_belong_to_one_are_found_without_running_them(tmp_path):
-    put(tmp_path / "parts", __init__="from . import layers", layers="import sizes")
-    put(tmp_path, enc="import parts.layers, json\n1 / 0", sizes="", other="")
+    put(tmp_path / "parts", __init__="from . import layers", layers="from .sub import deep")
+    put(tmp_path / "parts" / "sub", deep="def late():\n    from sizes import ONE")
+    put(tmp_path, enc="import parts.layers, json\n1 / 0", sizes="import fast", other="")
+    compiled = f"fast{EXTENSION_SUFFIXES[0]}"
+    (tmp_path / compiled).write_bytes(b"\x7fELF")
+    (tmp_path / "parts" / "__pycache__").mkdir()
+    (tmp_path / "parts" / "__pycache__" / "layers.cpython-311.pyc").write_bytes(b"")
     found = [str(file.relative_to(tmp_path)) for file in files_of(tmp_path / "enc.py")]
-    assert found == ["enc.py", "parts/__init__.py", "parts/layers.py", "sizes.py"]
+    package = ["parts/__init__.py", "parts/layers.py", "parts/sub/deep.py"]
+    assert found == ["enc.py", compiled, *package, "sizes.py"]
     put(tmp_path, broken="import = 3")
     assert files_of(tmp_path / "broken.py") == [tmp_path / "broken.py"]

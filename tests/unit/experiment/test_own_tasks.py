@@ -74,7 +74,7 @@ def test_a_recipe_names_a_loss_a_metric_and_a_transform(path):
 
 @pytest.mark.parametrize(("change", "message"), [
     ("tasks.classify.loss=mine.py:focl", "tasks.classify: .*mine.py defines no 'focl'"),
-    ("tasks.classify.loss=focal", "tasks.classify: there is no loss 'focal': name a function of"),
+    ("tasks.classify.loss=focal", "tasks.classify: there is no loss 'focal': did you mean"),
     ("tasks.classify.los=focal", "unknown key tasks.classify.los: 'los': did you mean 'loss'"),
     ("tasks.classify.metrics=[3]", "key tasks.classify.metrics"),
     ("local.transform=mine.py:nosy", "mine.py defines no 'nosy'"),

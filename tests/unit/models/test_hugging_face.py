@@ -12,6 +12,7 @@ from consort.data.examples import Examples, Splits
 from consort.errors import UsageError
 from consort.federation.federation import Federation
 from consort.federation.member import Member
+from consort.models.offline import offline
 from consort.models.registry import ModelSpec, build
 from consort.run.run import Run
 from consort.run.schedule import Schedule
@@ -77,6 +78,40 @@ def test_what_is_not_there_is_said(name, options, message):
     with pytest.raises(UsageError) as caught:
         build(ModelSpec.of(name, **options), TASKS, TEXT, 0)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("setting", [
+    {"trust_remote_code": True}, {"attn_implementation": "some/kernel"}, {"n_layer": 2},
+    {"auto_map": {"AutoModel": "code--evil.Model"}}, {"_name_or_path": "/etc"},
+    {"quantization_config": {}}, {"cache_dir": "/tmp"},
+])  # fmt: skip
+def test_settings_are_those_of_the_architecture(setting, saved, tmp_path):
+    """Nothing says where to load from or which code to run, and a typing error is found."""
+    name = "distilbert"
+    if saved:
+        config = transformers.DistilBertConfig(**SMALL)
+        transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+        name = str(tmp_path)
+    with pytest.raises(UsageError, match="config: distilbert has no setting"):
+        build(ModelSpec.of(f"hf:{name}", config=setting), TASKS, TEXT, 0)
+
+
+def test_settings_change_a_saved_model(tmp_path):
+    config = transformers.DistilBertConfig(**SMALL)
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path)
+    model = build(ModelSpec.of(f"hf:{tmp_path}", config={"dropout": 0.5}), TASKS, TEXT, 0)
+    assert model.encoder.network.config.dropout == 0.5
+
+
+def test_nothing_is_fetched_while_a_model_is_made(monkeypatch):
+    from huggingface_hub import constants, get_session
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with offline(), pytest.raises(OfflineModeIsEnabled):
+        get_session().get(f"{constants.ENDPOINT}/distilbert")
+    assert not constants.HF_HUB_OFFLINE
 
 
 def test_an_empty_folder_is_named(tmp_path):

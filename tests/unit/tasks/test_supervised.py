@@ -129,14 +129,22 @@ def test_equal_tasks_are_equal():
     assert repr(one) == "Supervised(mse_loss, metrics=['hits'], outputs=1)"
 
 
+LOSSES = (
+    "binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, hinge_embedding_loss, "
+    "huber_loss, kl_div, l1_loss, mse_loss, multi_margin_loss, multilabel_margin_loss, "
+    "multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss, soft_margin_loss"
+)
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ({}, "a task needs a loss, such as torch.nn.functional.cross_entropy"),
     ({"loss": "cross_entrpy"},
-     "there is no loss 'cross_entrpy': name a function of torch.nn.functional, such as "
-     "cross_entropy, or one of your own, as file.py:function"),
+     f"there is no loss 'cross_entrpy': did you mean 'cross_entropy'? (there are: {LOSSES}); write "
+     "one of your own as file.py:function"),
     ({"loss": "importlib"},
-     "there is no loss 'importlib': name a function of torch.nn.functional, such as "
-     "cross_entropy, or one of your own, as file.py:function"),
+     f"there is no loss 'importlib': did you mean 'smooth_l1_loss'? (there are: {LOSSES}); write "
+     "one of your own as file.py:function"),
+    ({"loss": "math:pi"}, "math:pi is not a function of outputs and targets"),
     ({"loss": 3}, "a loss is a function of outputs and targets, not a 3"),
     ({"loss": "mse_loss", "metrics": ["accuracy"]},
      "there is no metric 'accuracy': give a function of outputs and targets, a metric of "

@@ -90,4 +90,3 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         raise Refused("the message has a key twice")
     return table
-

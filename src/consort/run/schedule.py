@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from consort.core.bounds import Fraction, NonNegativeInt, PositiveInt, Probability
 from consort.engines.middleware import ErrorPolicy
+from consort.training.tuning import Tuning, TuningChoice
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Schedule:
     """Rounds from one evaluation to the next; 0 evaluates only after the last round."""
     tuning_epochs: NonNegativeInt = 0
     """Epochs of local fine-tuning after which evaluations score the model again, as `tuned`."""
+    tuning_choice: TuningChoice = "last"
+    """Which epoch of fine-tuning is scored: the `last`, or the `best` on validation data, the model
+    before fine-tuning included."""
     dropout: Probability = 0.0
     """Simulated: the probability that a client cannot be reached in a round."""
     stragglers: Probability = 0.0
@@ -38,3 +42,8 @@ class Schedule:
     """What happens when a client fails: `stop` the run, `skip` the client, or `retry`."""
     retries: NonNegativeInt = 2
     """How often `retry` repeats a call before the run stops."""
+
+    @property
+    def tuning(self) -> Tuning:
+        """The fine-tuning before a model is scored again."""
+        return Tuning(self.tuning_epochs, self.tuning_choice)

@@ -327,6 +327,37 @@ def test_the_example_of_a_model_runs(desk):
     assert len(scores("shortcut/fedavg/seed-0")) == 2 * 4 * 2 * 3
 
 
+def test_what_a_researcher_has_needs_at_most_fifteen_lines(desk, capsys):
+    """The first page: own network, data set, loss and metric with five algorithms."""
+    page("index.md").lay_out(desk)
+    text = Path("five_algorithms.py").read_text()
+    assert len([line for line in text.splitlines() if line]) <= 15
+    assert all(word in text for word in ("Blobs", "Net", "focal", "hits"))
+    assert "consort" not in Path("mine.py").read_text()
+    runpy.run_path("five_algorithms.py")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:] if line]
+    assert len(rows) == 5
+    assert all(float(value) > 0.9 for _, value in rows)
+
+
+def test_the_recipe_of_bring_your_own_runs(desk):
+    page("bring-your-own.md").lay_out(desk)
+    perform(page("bring-your-own.md"))
+    assert {row.metric for row in scores("mine/fedper/seed-0")} >= {"loss", "hits"}
+
+
+def test_the_algorithm_of_coming_from_pfllib_is_fedper_bit_for_bit(desk):
+    page("coming-from-pfllib.md").lay_out(desk)
+    mine = load_object("my_fedper.py:MyFedPer")
+    local = LocalTraining(lr=0.2)
+    theirs, ours = (
+        [row for row in Run(tiny_federation(), kind(local), Schedule(rounds=2)).go() if row.split]
+        for kind in (find_algorithm("fedper"), mine)
+    )
+    assert theirs
+    assert [*theirs] == [*ours]
+
+
 def test_the_example_of_an_engine_gives_the_same_bits(desk):
     page("add-an-engine.md").lay_out(desk)
     by_mail = load_object("by_mail.py:ByMail")

@@ -25,7 +25,10 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an error; operating system errors name the file first, as ours do."""
+    """The message of an error, with the file first that it is about, and the line of a user's."""
+    from consort.core.user_files import user_line
+
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    line = user_line(error)
+    return f"{line}: {error}" if line else str(error)

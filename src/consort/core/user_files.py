@@ -84,6 +84,27 @@ def _imports(file: Path) -> set[str]:
     return {name.split(".", 1)[0] for name in found}
 
 
+def user_line(error: BaseException) -> str:
+    """The file and line of a user where an error came from, such as `mine.py, line 3`.
+
+    Args:
+        error: The error, with its traceback.
+
+    Returns:
+        The last such line; empty if no file of a user was involved.
+    """
+    found = ""
+    known = {str(file) for files in _imported.values() for file in files}
+    step = error.__traceback__
+    while step is not None:
+        code = step.tb_frame.f_code
+        name = step.tb_frame.f_globals.get("__name__", "")
+        if name.startswith("consort_user_") or code.co_filename in known:
+            found = f"{Path(code.co_filename).name}, line {step.tb_lineno}"
+        step = step.tb_next
+    return found
+
+
 def _run(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

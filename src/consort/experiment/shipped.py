@@ -24,4 +24,7 @@ def find_recipe(name: str) -> Path:
     shipped = shipped_recipes()
     if name.removesuffix(".toml") in shipped:
         return shipped[name.removesuffix(".toml")]
+    beside = sorted(str(file) for file in path.parent.glob("*.toml")) if path.suffix else []
+    if beside:
+        raise UsageError(f"there is no recipe {did_you_mean(str(path), beside)}")
     raise UsageError(f"there is no recipe {did_you_mean(name, shipped)}")

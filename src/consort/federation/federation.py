@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from consort.core.algorithm import Algorithm
+from consort.core.asking import check_text
 from consort.core.inputs import each
 from consort.core.known import Known
 from consort.core.params import Params
@@ -228,16 +229,18 @@ class Federation:
         return replace(prepared, protections=protections)
 
     def check(self, algorithm: Algorithm[Any], present: int) -> None:
-        """Checks, before anything is trained, data at hand and that protections can protect a run.
+        """Checks, before anything is trained, data at hand, the algorithm's text and protections.
 
         Args:
             algorithm: The algorithm that is to be run.
             present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: If the data of a client cannot be trained on, or a protection does not suit
-                the algorithm or a client.
+            UsageError: If the data of a client cannot be trained on, the algorithm has a mistake
+                that can be seen, or a protection does not suit the algorithm or a client.
         """
+        kind: Any = type(algorithm)
+        check_text(kind)
         for name, member in self.members.items():
             try:
                 member.check()

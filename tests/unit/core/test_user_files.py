@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from consort.core.registry import load_object
-from consort.core.user_files import files_of
+from consort.core.user_files import files_of, user_line
 from consort.errors import UsageError
 
 
@@ -91,3 +91,15 @@ def test_all_files_that_belong_to_one_are_found_without_running_them(tmp_path):
     assert found == ["enc.py", compiled, *package, "sizes.py"]
     put(tmp_path, broken="import = 3")
     assert files_of(tmp_path / "broken.py") == [tmp_path / "broken.py"]
+
+
+def test_the_line_of_a_user_is_found_in_any_of_his_files(tmp_path):
+    put(tmp_path, enc="import sums\n\ndef add(x):\n    return sums.add(x)", sums="")
+    (tmp_path / "sums.py").write_text("\ndef add(x):\n    return sum(x, start='')\n")
+    add = load_object(f"{tmp_path / 'enc.py'}:add")
+    with pytest.raises(TypeError) as caught:
+        add([1])
+    assert user_line(caught.value) == "sums.py, line 3"
+    with pytest.raises(UsageError) as refused:
+        load_object("nowhere.py:x")
+    assert user_line(refused.value) == ""

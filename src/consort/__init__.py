@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from consort.tasks import Classification, Meter, Task
     from consort.training.client import Client
     from consort.training.compute import Compute
+    from consort.training.descent import Descent
     from consort.training.local import LocalTraining
     from consort.training.objectives import pull_towards, shift_by, task_losses
 
@@ -61,6 +62,7 @@ _HOMES = {
     "ConsortError": "errors",
     "Count": "core.contract",
     "Dataset": "data.dataset",
+    "Descent": "training.descent",
     "Each": "core.messages",
     "Examples": "data.examples",
     "Failure": "errors",
@@ -110,6 +112,7 @@ __all__ = [
     "ConsortError",
     "Count",
     "Dataset",
+    "Descent",
     "Each",
     "Examples",
     "Failure",

@@ -101,6 +101,17 @@ def no_generator_yet(encoder, head, statistics, clients):
     return -generator_and_labels(encoder, head, statistics, clients)
 
 
+def model_and_prototypes(encoder, head, statistics, clients):
+    return whole(encoder, head, statistics, clients) + prototypes(
+        encoder, head, statistics, clients
+    )
+
+
+def model_statistics_and_prototypes(encoder, head, statistics, clients):
+    both = 2 * prototypes(encoder, head, statistics, clients)
+    return whole(encoder, head, statistics, clients) + both + 3
+
+
 def head_and_labels(encoder, head, statistics, clients):
     return head + 3
 
@@ -141,10 +152,12 @@ FORMULAS = {
     "fedmh_plus": head_in_eight_bits,
     "fedmtl": whole,
     "fednova": whole,
+    "fedpac": (model_and_prototypes, model_statistics_and_prototypes),
     "fedper": encoder_alone,
     "fedproto": prototypes,
     "fedprox": whole,
     "fedrep": encoder_alone,
+    "fedrod": whole,
     "fedsta": encoder_alone,  # tails come every ten rounds
     "fedtgp": prototypes,
     "fml": whole,
@@ -167,6 +180,7 @@ FORMULAS = {
 FIRST_ROUND = {
     "feddbe": (whole, mean_feature),
     "fedgen": (no_generator_yet, nothing),
+    "fedpac": (no_prototypes_yet, nothing),
     "fedproto": (no_prototypes_yet, nothing),
     "fedtgp": (no_prototypes_yet, nothing),
 }

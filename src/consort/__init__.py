@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from consort.aggregation.server_optimizer import ServerOptimizer
+    from consort.algorithms._server_optimizer import with_server_optimizer
     from consort.core.algorithm import Algorithm
     from consort.core.clients import Clients, batchable, on_client
     from consort.core.contract import Count, Model, Number, Whole
@@ -87,6 +89,7 @@ _HOMES = {
     "Roster": "core.roster",
     "Run": "run.run",
     "Schedule": "run.schedule",
+    "ServerOptimizer": "aggregation.server_optimizer",
     "Several": "core.contract_groups",
     "Splits": "data.examples",
     "Task": "tasks",
@@ -100,6 +103,7 @@ _HOMES = {
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
     "train": "interactive.running",
+    "with_server_optimizer": "algorithms._server_optimizer",
 }
 
 __all__ = [
@@ -137,6 +141,7 @@ __all__ = [
     "Roster",
     "Run",
     "Schedule",
+    "ServerOptimizer",
     "Several",
     "Splits",
     "Task",
@@ -150,6 +155,7 @@ __all__ = [
     "shift_by",
     "task_losses",
     "train",
+    "with_server_optimizer",
 ]
 
 

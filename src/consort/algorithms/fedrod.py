@@ -56,12 +56,12 @@ class PersonalHead:
             p = head_output(moving.only(f"heads.{name}"), z.detach()).reshape_as(g)
             generic[name] = task.loss(g + self.priors[name] if name in self.priors else g, y)
             personal[name] = task.loss(g.detach() + p, y)
-        self._descend(client, moving, sum(self.local.weighted(personal).values()))
+        self._descend(client, moving, list(self.local.weighted(personal).values()))
         return generic
 
-    def _descend(self, client: Client, moving: Params, loss: Tensor | int) -> None:
+    def _descend(self, client: Client, moving: Params, losses: list[Tensor]) -> None:
         rate = self.local.rate(client.round, client.rounds)
-        slope = torch.autograd.grad(loss, list(moving.values()))
+        slope = torch.autograd.grad(losses, list(moving.values()))
         values = [tensor.detach() for tensor in moving.values()]
         self.optimizer.step(values, list(slope), rate)
         self.head = Params(dict(zip(moving, values, strict=True)))

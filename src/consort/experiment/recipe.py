@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pydantic_core import to_json
 from torch import Tensor
 
+from consort.algorithms._server_optimizer import with_server_optimizer
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import PositiveInt
@@ -264,7 +265,9 @@ class Recipe:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
         around = {*_OWN_KEYS, "protection"}
         options = {k: v for k, v in self.algorithms[name].items() if k not in around}
-        kind = find_algorithm(str(options.pop("kind", name)))
+        kind: Any = find_algorithm(str(options.pop("kind", name)))
+        if "server_optimizer" in options:
+            kind = with_server_optimizer(kind)
         own = options.get("local", {})
         options["local"] = self.local | own if isinstance(own, dict) else own
         algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")

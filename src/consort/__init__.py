@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from consort.federation.federation import Federation
     from consort.federation.member import Member
     from consort.federation.protection import Protection
+    from consort.federation.selection import Candidates
     from consort.interactive.outcome import Outcome
     from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Algorithm": "core.algorithm",
     "ByTask": "core.contract_groups",
+    "Candidates": "federation.selection",
     "Classification": "tasks",
     "Client": "training.client",
     "Clients": "core.clients",
@@ -109,6 +111,7 @@ _HOMES = {
 __all__ = [
     "Algorithm",
     "ByTask",
+    "Candidates",
     "Classification",
     "Client",
     "Clients",

@@ -22,6 +22,7 @@ import consort
 from consort.core.sealed import write_json
 from consort.data.examples import Splits
 from consort.errors import UsageError
+from consort.federation.selection import table_of
 from consort.models.registry import parameter_count
 from consort.run.folder import FORMAT, read_description
 
@@ -180,7 +181,7 @@ def _settings(run: Run) -> dict[str, Any]:
     protections = {p.table: asdict(p) for p in federation.protections}
     settings = {
         "algorithms": {run.name or name_of(algorithm): options},
-        "run": asdict(run.schedule),
+        "run": asdict(run.schedule) | {"selection": table_of(run.schedule.selection)},
         "compute": asdict(federation.compute),
         "batchnorm": federation.batchnorm,
         "initial_seed": federation.seed,

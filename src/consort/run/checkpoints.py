@@ -66,6 +66,22 @@ class Checkpoints:
         content: dict[str, Any] = files.load(found[-1 - back], records)
         return content
 
+    @property
+    def last(self) -> int:
+        """The last finished round, by the names of the files; 0 if there is none."""
+        return max((_round_of(path) for path in self._paths()), default=0)
+
+    def forget_from(self, round_: int) -> None:
+        """Deletes the checkpoints of a round and of those after it, so that a run repeats them.
+
+        Args:
+            round_: The round.
+        """
+        for path in self._paths():
+            if _round_of(path) >= round_:
+                with files.naming(path, "deleted"):
+                    path.unlink()
+
     def tidy(self) -> None:
         """Deletes what a crash has left half written."""
         for draft in self.folder.glob("*.tmp"):
@@ -100,6 +116,10 @@ class Checkpoints:
 
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob(_PATTERN))
+
+
+def _round_of(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))
 
 
 def _of_history(path: Path) -> tuple[int, str]:

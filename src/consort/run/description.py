@@ -21,6 +21,8 @@ from consort.core.sealed import write_json
 from consort.data.examples import Splits
 from consort.errors import UsageError
 from consort.models.registry import parameter_count
+from consort.run.differences import differences
+from consort.run.extension import refuse_extension, repeat_last_round
 from consort.run.folder import FORMAT, read_description
 
 if TYPE_CHECKING:
@@ -72,14 +74,17 @@ def described(run: Run, folder: Path) -> dict[str, Any]:
     written = read_description(folder)
     if written.get("made") == PYTHON:  # a recipe's run was checked by those who prepared it
         now = describe(run)
-        if written["rounds"] != now["rounds"]:
-            written |= {"rounds": now["rounds"], "recipe": _with_rounds(written["recipe"], run)}
+        planned = written["rounds"], now["rounds"]
+        written |= {"rounds": now["rounds"], "recipe": _with_rounds(written["recipe"], run)}
         for key, before, after in differences(_decisive(written), _decisive(now)):
             raise UsageError(
                 f"{folder} holds a run with another {key} ({before}, now {after}): choose another "
                 "folder, or delete it"
             )
-        write_json(path, written)
+        if planned[0] != planned[1]:
+            refuse_extension(folder, *planned, run.algorithm, run.federation)
+            repeat_last_round(folder, planned[0])
+            write_json(path, written)
     return written
 
 
@@ -126,22 +131,6 @@ def name_of(algorithm: Algorithm[Any]) -> str:
     """
     package, _, module = type(algorithm).__module__.rpartition(".")
     return module if package == "consort.algorithms" else type(algorithm).__name__
-
-
-def differences(before: Any, now: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The places in which two trees of plain values differ, each with both values.
-
-    Args:
-        before: One tree.
-        now: The other.
-        place: The place of both in a larger tree.
-    """
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for key in {**before, **now}:
-            inner = f"{place}.{key}" if place else str(key)
-            yield from differences(before.get(key), now.get(key), inner)
-    elif before != now:
-        yield place, before, now
 
 
 def _decisive(description: Mapping[str, Any]) -> dict[str, Any]:

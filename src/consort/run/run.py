@@ -27,6 +27,7 @@ from consort.federation.federation import Federation
 from consort.federation.participation import cohort
 from consort.federation.protection import Setting
 from consort.run.checkpoints import Checkpoints
+from consort.run.cleaning import CLEANED
 from consort.run.description import described
 from consort.run.history import History
 from consort.run.observer import Observer
@@ -101,7 +102,11 @@ class Run:
         with ExitStack() as stack:
             if self.folder:
                 stack.enter_context(files.held(self.folder))
-                self.observer.described(described(self, self.folder))
+                about = described(self, self.folder)
+                self.observer.described(about)
+                if about.get(CLEANED):  # finished, and nothing is left to go on from
+                    self.observer.finished()
+                    return self.history
             store = self._store(stack)
             if not self._restore(store):
                 self.server = self.algorithm.start(self.federation.roster)

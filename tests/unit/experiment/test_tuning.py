@@ -16,14 +16,8 @@ from consort.experiment.jobs import Job, make, opened
 from consort.experiment.loading import load_recipe
 from consort.experiment.suggestions import suggestions
 from consort.experiment.sweep import Range, Sweep
-from consort.experiment.tuning import (
-    Search,
-    Trial,
-    best_of,
-    fronts,
-    trials_table,
-    with_points,
-)
+from consort.experiment.trials import Trial, best_of, fronts, trials_table
+from consort.experiment.tuning import Search, with_points
 from consort.results.pareto import front
 from consort.results.result import Result
 from consort.results.summary import Summary

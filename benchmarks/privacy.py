@@ -95,6 +95,8 @@ def second_round(name: str, members):  # noqa: ANN001, ANN201
 def training(kind: str) -> dict[str, float]:
     """Local epochs of classifying fingers: verification has no losses of single pairs."""
     from consort import Classification, Federation, LocalTraining, Member, ModelSpec, Splits
+    from consort.core.randomness import Seeded
+    from consort.federation.site import Site
     from consort.protection.dp_sgd import PrivateSteps
     from consort.training.client import Client
 
@@ -103,16 +105,17 @@ def training(kind: str) -> dict[str, float]:
     data, tasks = examples(0, 4 * PAIRS, "name"), {"name": Classification(10)}
     members = Federation({"c": Member.of(tasks, spec, Splits(data, data, data))})
     members.compute.apply()
+    generator = torch.Generator().manual_seed(0)
     client = Client(
         "c",
         members.blueprint("c").model,
         tasks,
         members.data("c"),
         {},
-        torch.Generator().manual_seed(0),
+        generator,
         1,
         1,
-        steps=PrivateSteps(1.0, 1.0) if kind == "private" else None,
+        steps=PrivateSteps(1.0, 1.0, Site(), Seeded(generator)) if kind == "private" else None,
     )
     local = LocalTraining(batch=BATCH, lr=0.01)
     local.run(client)
@@ -124,6 +127,7 @@ def masking() -> dict[str, float]:
     from consort.algorithms.fedavg import FedAvg
     from consort.core.messages import Call, Replies, Reply
     from consort.core.params import Params
+    from consort.federation.protection import Request
     from consort.protection.secure import client as secure_client
     from consort.protection.secure.server import Secured
     from consort.protection.secure.settings import Secure
@@ -135,15 +139,13 @@ def masking() -> dict[str, float]:
     class Clients:
         def deliver(self, calls):  # noqa: ANN001, ANN202
             for call in calls:
-                state = states[call.client]
+                request = Request(call, states[call.client], torch.Generator())
                 step = secure_client.STEPS.get(call.method)
                 if step:
-                    answer = step(secure.needed, call.client, state, **call.payload)
+                    answer = step(secure.needed, request, **call.payload)
                 else:
                     among, means = call.payload[secure_client.HIDDEN_AMONG], FedAvg.needed_means()
-                    answer = secure_client.hidden(
-                        secure.needed, call.client, state, among, content, means
-                    )
+                    answer = secure_client.hidden(request, among, content, means)
                 yield Reply(call.client, answer)
 
     def mean() -> Params:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,12 @@ class Institutions:
         return made
 
     def start(
-        self, *arguments: object, log: str, prefix: Sequence[str] = (), first: str = ""
+        self,
+        *arguments: object,
+        log: str,
+        prefix: Sequence[str] = (),
+        first: str = "",
+        variables: Mapping[str, str] = {},
     ) -> subprocess.Popen[bytes]:
         """The command in the background."""
         command = [sys.executable, "-c", f"{first}from consort.cli import main; main()"]
@@ -90,7 +95,7 @@ class Institutions:
                 [*prefix, *command, *map(str, arguments)],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self.environment,
+                env=self.environment | dict(variables),
                 cwd=self.folder,
             )
         self.processes.append(process)

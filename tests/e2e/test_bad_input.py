@@ -277,7 +277,7 @@ def test_real_data_that_are_damaged(name, file, content, tmp_path: Path, out: Pa
     assert str(path) in found.error
 
 
-DIVERGING = ("lr = 0.1", 'lr = 0.1\nschedule = "exponential"\ndecay = 1e12')
+DIVERGING = ("lr = 0.1", 'lr = 0.1\nepochs = 5\nschedule = "exponential"\ndecay = 1e18')
 
 
 def test_a_loss_that_is_no_number_ends_the_run_and_loses_nothing(tmp_path: Path, out: Path):

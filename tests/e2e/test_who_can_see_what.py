@@ -1,10 +1,11 @@
 """The table "Who can see what" of the page about institutions, cell by cell.
 
-A real federation of three institutions runs, with the command, as processes. Every byte between
-each client and the server is recorded twice: as the network sees it, and as the server sees it,
+Two real federations of three institutions run, with the command, as processes: one in which a
+client fails, and one with secure aggregation. Every byte between each client and the server is
+recorded twice: as the network sees it, and as the server sees it,
 without TLS. Since a run among institutions has the same bits as one in this process, it is known
-what the answers, the states and the data are that are looked for. Every "no" is about something
-that is found where it may be.
+what the answers, the states and the data are that are looked for; keys that are used once are
+copied from their file before that. Every "no" is about something that is found where it may be.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import Popen
 from urllib.request import urlopen
 
 import pytest
@@ -33,13 +35,15 @@ from tests.e2e.failing import FAILS, QUOTED
 from tests.institutions import NAMES, STUDY, Institutions, Wire, free_port, groups, until, wire
 from torch import Tensor
 
+from consort.core.files import read_checked
 from consort.core.messages import Call, Reply
-from consort.core.wire import tensors_in
+from consort.core.wire import decode, tensors_in
 from consort.deployment.keys import read_key
 from consort.engines.embedded import Embedded
 from consort.engines.flower import Ledger
 from consort.engines.middleware import Wrapper
 from consort.engines.states import StateStore
+from consort.errors import Failure
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe, recipe_of
 from consort.experiment.tables import merged
@@ -127,12 +131,18 @@ class Recorded:
     institutions: Institutions
     network: dict[str, Wire]
     plain: dict[str, Plain]
-    exchanges: list[tuple[Call, Reply]]
-    data: dict[str, list[bytes]]
+    metrics: int
+    """The port of the server's metrics."""
+    exchanges: list[tuple[Call, Reply]] = field(default_factory=list)
+    data: dict[str, list[bytes]] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     """The command lines of all processes."""
     figures: list[str] = field(default_factory=list)
     """What the server's metrics showed."""
+    once: dict[str, set[bytes]] = field(default_factory=dict)
+    """The private keys of secure aggregation that each client had."""
+    modes: set[int] = field(default_factory=set)
+    """Who could read them, and their folders."""
 
     @property
     def out(self) -> Path:
@@ -203,18 +213,14 @@ def open_to_others(folder: Path) -> list[str]:
     return [str(path) for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o77]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    place = tmp_path_factory.mktemp("seen")
+@contextmanager
+def recording(place: Path, study: str) -> Iterator[tuple[Recorded, Popen[bytes], Path]]:
+    """Starts three institutions and their server; what they say is recorded."""
     institutions, port = Institutions(place), free_port()
     institutions.environment["TMPDIR"] = str(place / "tmp")
     (place / "tmp").mkdir()
-    study = place / "study.toml"
-    kind = Path(__file__).with_name("failing.py")
-    study.write_text(
-        STUDY.replace("[run]", '[run]\non_error = "skip"')
-        + f'[algorithms.failing]\nkind = "{kind}:Failing"\n'
-    )
+    recipe = place / "study.toml"
+    recipe.write_text(study)
     with ExitStack() as stack:
         stack.callback(institutions.close)
         plain, network = {}, {}
@@ -222,27 +228,59 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
             plain[name] = Plain(port, institutions.server.folder)
             stack.callback(plain[name].close)
             network[name] = stack.enter_context(wire(plain[name].port))
-            more = ("--recipe", study, "--log-file", place / f"{name}.jsonl")
+            more = ("--recipe", recipe, "--log-file", place / f"{name}.jsonl")
             institutions.start_client(name, network[name].port, *more)
+        recorded = Recorded(institutions, network, plain, metrics=free_port())
         server = institutions.start(
-            *("server", study, "--listen", f"localhost:{port}", "--out", place / "out"),
+            *("server", recipe, "--listen", f"localhost:{port}", "--out", recorded.out),
             *("--credentials", institutions.server.folder, "--log-file", place / "server.jsonl"),
-            *("--metrics", metrics := free_port()),
+            *("--metrics", recorded.metrics),
             log="server.log",
         )
-        exchanges, data = near(study)
-        recorded = Recorded(institutions, network, plain, exchanges, data)
-        until(lambda: watch(recorded, metrics) or server.poll() is not None, PATIENCE, "the run")
-        assert server.returncode == 0, institutions.said("server.log")
+        yield recorded, server, recipe
+
+
+def finish(server: Popen[bytes], run: Recorded, watch: Callable[[Recorded], None]) -> None:
+    """Watches a run until its end."""
+    until(lambda: watch(run) or server.poll() is not None, PATIENCE, "the run")
+    assert server.returncode == 0, run.institutions.said("server.log")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    kind = Path(__file__).with_name("failing.py")
+    study = STUDY.replace("[run]", '[run]\non_error = "skip"')
+    study += f'[algorithms.failing]\nkind = "{kind}:Failing"\n'
+    with recording(tmp_path_factory.mktemp("seen"), study) as (recorded, server, recipe):
+        recorded.exchanges, recorded.data = near(recipe)
+        finish(server, recorded, watch)
         yield recorded
 
 
-def watch(run: Recorded, metrics: int) -> None:
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+    study = STUDY + "[secure]\n[algorithms.fedavg]\n"
+    with recording(tmp_path_factory.mktemp("masked"), study) as (recorded, server, _):
+        finish(server, recorded, copy_once)
+        yield recorded
+
+
+def copy_once(run: Recorded) -> None:
+    """Copies the keys of secure aggregation while they are on disk, and notes who can read them."""
+    for client in NAMES:
+        for path in run.home(client).rglob("one-time"):
+            with suppress(OSError, Failure):  # it is replaced or deleted at this moment
+                secrets = decode(read_checked(path))
+                run.once.setdefault(client, set()).update(map(bytes, secrets["private"].numpy()))
+                run.modes |= {stat.S_IMODE(p.stat().st_mode) for p in (path, path.parent)}
+
+
+def watch(run: Recorded) -> None:
     """Notes what everybody on the machine can see: command lines of processes, and metrics."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             run.started.add(path.read_bytes().decode(errors="replace"))
-    with suppress(OSError), urlopen(f"http://127.0.0.1:{metrics}/metrics", timeout=5) as answer:
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{run.metrics}/metrics", timeout=5) as answer:
         run.figures.append(answer.read().decode())
 
 
@@ -453,6 +491,43 @@ def test_keys_are_their_owners(run):
     lines = "\n".join(run.started).encode()
     assert b"supernode" in lines
     assert not found(run.secrets(*files), lines)
+
+
+# Keys of secure aggregation
+
+ONCE = "keys of secure aggregation"
+
+
+def rounds_of_keys(run: Recorded, *clients: str) -> list[bytes]:
+    keys = [key for client in clients for key in run.once[client]]
+    assert len(keys) >= 2 * len(clients)  # a pair in each round; both if the file was seen in time
+    return keys
+
+
+@cell(ONCE, "server", "no")
+def test_keys_of_secure_aggregation_do_not_get_to_the_server(masked):
+    for client in NAMES:
+        keys = rounds_of_keys(masked, client)
+        assert not found(keys, masked.plain[client].up, masked.server_files)
+
+
+@pytest.mark.parametrize("client", NAMES)
+@cell(ONCE, "another client", "no")
+def test_keys_of_secure_aggregation_do_not_get_to_other_clients(client, masked):
+    keys = rounds_of_keys(masked, *others(client))
+    assert not found(keys, masked.plain[client].down, content(masked.home(client)))
+
+
+@cell(ONCE, "on the network", "no")
+def test_keys_of_secure_aggregation_are_not_on_the_network(masked):
+    heard = [masked.network[client].heard for client in NAMES]
+    assert not found(rounds_of_keys(masked, *NAMES), *heard)
+
+
+@cell(ONCE, "on the same machine", "its owner, until they are used")
+def test_keys_of_secure_aggregation_are_their_owners_and_are_gone_after_use(masked):
+    assert masked.modes == {0o600, 0o700}
+    assert not found(rounds_of_keys(masked, *NAMES), content(masked.institutions.folder))
 
 
 # Tracebacks and messages of errors

@@ -11,6 +11,7 @@ from consort.engines.choice import EngineChoice
 from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
+from consort.run.observer import Observer
 
 ROUNDS = 3
 
@@ -24,9 +25,10 @@ def recipe() -> Recipe:
     return recipe_of(table, "faults")
 
 
-def go(folder: Path, workers: int = 1) -> None:
+def go(folder: Path, workers: int = 1, observer: Observer | None = None) -> None:
     """What the command does that is given again after a crash."""
-    prepare_run(recipe(), "ditto", 0, folder, engine=EngineChoice(workers=workers)).go()
+    engine = EngineChoice(workers=workers)
+    prepare_run(recipe(), "ditto", 0, folder, engine=engine, observer=observer).go()
 
 
 def outcome(folder: Path) -> tuple[list[str], bytes, dict[str, bytes]]:

@@ -17,7 +17,7 @@ class OwnModel:
         """Asks all `clients` for the scores of their own models."""
         return clients.ask(self.test)
 
-    @on_client
+    @on_client()
     def test(self, client: Client) -> Payload:
         """The scores of the own model of `client`."""
         client.recall(MODEL)

@@ -107,7 +107,7 @@ class APFL(FedAvg):
             optimizer=make_optimizer(local.optimizer, local.momentum, local.weight_decay),
         )
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the global model and of its mixture with the personal one."""
         model.load_into(client.model)

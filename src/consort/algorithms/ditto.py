@@ -46,7 +46,7 @@ class Ditto(FedAvg):
             client.keep(PERSONAL)
         return answer
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the global model and of the personal one."""
         model.load_into(client.model)

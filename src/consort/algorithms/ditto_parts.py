@@ -42,7 +42,7 @@ class DittoParts(FedAvgParts):
             client.keep(PERSONAL)
         return answer
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the averaged parts with the client's own heads, and of the personal model."""
         install(client, model)

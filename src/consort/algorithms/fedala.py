@@ -92,7 +92,7 @@ class FedALA(FedAvg):
         sample = client.data.train.take(order[: ceil(self.share * client.examples)])
         return replace(client, data=replace(client.data, train=sample))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the global model and of its mixture with the client's own."""
         model.load_into(client.model)

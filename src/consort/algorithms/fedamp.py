@@ -75,7 +75,7 @@ class FedAMP(Algorithm[Server]):
         """Every client's personal model on its own data."""
         return clients.ask(self.test, mean=server.mean)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, mean: Params) -> Payload:
         """Scores of the personal model, or of the mean for a client that has not trained yet."""
         client.state.get("model", mean).load_into(client.model)

@@ -89,7 +89,7 @@ class FedAMPParts(Algorithm[Server]):
         """Every client's personal model on its own data."""
         return clients.ask(self.test, model=entries_for(server.models, clients))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the personal model, or of what was received if there is none yet."""
         self.install(client, model)

@@ -74,7 +74,7 @@ class FedAS(FedPer):
                 total += float(grad.square().sum())
         return total
 
-    @on_client
+    @on_client()
     def test(self, client: Client, encoder: Params) -> Payload:
         """Scores of the model that the client kept when it last took part."""
         encoder.load_into(client.model)

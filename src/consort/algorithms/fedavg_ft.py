@@ -26,7 +26,7 @@ class FedAvgFT(FedAvg):
 
     tuning_epochs: PositiveInt = 1
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the model as received, and after local epochs whose result is discarded."""
         model.load_into(client.model)

@@ -72,7 +72,7 @@ class FedAvgParts(Algorithm[Server]):
         """The averaged encoder and decoders with every client's own heads."""
         return clients.ask(self.test, model=entries_for(server.models, clients))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the client's personal model."""
         install(client, model)

@@ -35,7 +35,7 @@ class FedBABU(FedPer):
         trained = Params.of(client.model).only("encoder")
         return {"encoder": trained, "examples": client.examples}
 
-    @on_client
+    @on_client()
     def test(self, client: Client, encoder: Params) -> Payload:
         """Scores with the initial heads, and after fine-tuning encoder and heads."""
         encoder.load_into(client.model)

@@ -123,7 +123,7 @@ class FedDBE(Algorithm[Server]):
         """The global model on every client's data, without and with its bias."""
         return clients.ask(self.test, model=server.model)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, model: Params) -> Payload:
         """Scores of the model as received, and with the client's bias on its features."""
         model.load_into(client.model)

@@ -164,7 +164,7 @@ class FedGen(Algorithm[Server]):
         """The global heads on every client's own encoder."""
         return clients.ask(self.test, heads=server.heads)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, heads: Params) -> Payload:
         """Scores of the client's own encoder with the global heads."""
         install(client, heads)

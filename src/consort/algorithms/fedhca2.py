@@ -29,6 +29,7 @@ from consort.core.bounds import NonNegativeFloat, Probability
 from consort.core.messages import Payload, Replies
 from consort.core.params import Params, has_role, mean, weighted_sum
 from consort.core.roster import Roster
+from consort.errors import NoReplies
 from consort.training.client import Client
 from consort.training.local import LocalTraining
 
@@ -89,6 +90,8 @@ class FedHCA2(Algorithm[Server]):
         softmax(Δθ_i Vᵀ / √d) V in every tensor, with the Δθ of all decoders as rows of V.
         """
         replies = clients.ask(self.train, owed=entries_for(server.owed, clients))
+        if not replies:
+            raise NoReplies("no client trained")
         delta_E = {i: reply["update"].only(ENCODER) for i, reply in replies.items()}
         delta_D = {i: reply["update"].only(DECODERS) for i, reply in replies.items()}
         last_U = [server.common] if server.attended else []
@@ -191,7 +194,7 @@ class FedHCA2(Algorithm[Server]):
         """Every client's own model on its own data."""
         return clients.ask(self.test, owed=entries_for(server.owed, clients))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, owed: Payload) -> Payload:
         """Scores of the client's own model."""
         self.install(client, owed)

@@ -37,6 +37,7 @@ from consort.core.contract_groups import Optional
 from consort.core.messages import Payload, Replies
 from consort.core.params import BUFFERS, has_role, weighted_sum
 from consort.core.roster import Roster
+from consort.errors import NoReplies
 from consort.training.client import Client
 
 
@@ -78,6 +79,8 @@ class FedHCA2Plus(FedHCA2):
     def round(self, server: Server, clients: Clients) -> Server:
         """As FedHCA², with groups in the place of clients; the server itself adds U and A."""
         answers = clients.ask(self.train, owed=entries_for(server.owed, clients))
+        if not answers:
+            raise NoReplies("no client trained")
         replies = self.of_groups(answers, server.alike)
         delta_E = {k: reply["update"].only(ENCODER) for k, reply in replies.items()}
         delta_D = {k: reply["update"].only(DECODERS) for k, reply in replies.items()}

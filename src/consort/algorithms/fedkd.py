@@ -124,7 +124,7 @@ class FedKD(Algorithm[Server]):
         """The common model as sent and every client's private one, on its data."""
         return clients.ask(self.test, companion=self.sent(server.companion, clients))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, companion: Params) -> Payload:
         """Scores of the common model as received, and of the private one."""
         load(client, companion)

@@ -121,7 +121,7 @@ class FedMHPlus(Algorithm[Server]):
         """The common heads on every client's own encoder."""
         return clients.ask(self.test, heads=self.sent(server.heads))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, heads: Short | Params) -> Payload:
         """Scores of the client's own encoder with the common heads."""
         self.install(client, self.received(heads))

@@ -68,7 +68,7 @@ class FedPer(Algorithm[Server]):
         """The global encoder with every client's own heads."""
         return clients.ask(self.test, encoder=server.encoder)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, encoder: Params) -> Payload:
         """Scores of the client's personal model."""
         self.install(client, encoder)

@@ -82,7 +82,7 @@ class FedSTA(Algorithm[Server]):
         tails = tails_for(server, clients)
         return clients.ask(self.test, encoder=server.encoder, tail=tails)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, encoder: Params, tail: Params) -> Payload:
         """Scores of the client's personal model."""
         self.install(client, encoder, tail)

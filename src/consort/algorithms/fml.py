@@ -88,7 +88,7 @@ class FML(Algorithm[Server]):
         """The common model and every client's own, on its data."""
         return clients.ask(self.test, companion=server.companion)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, companion: Params) -> Payload:
         """Scores of the common model as received, and of the client's own."""
         companion.load_into(client.model)

@@ -69,7 +69,7 @@ class LGFedAvg(Algorithm[Server]):
         """The global heads on every client's own encoder."""
         return clients.ask(self.test, heads=server.heads)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, heads: Params) -> Payload:
         """Scores of the client's own encoder with the global heads."""
         self.install(client, heads)

@@ -67,7 +67,7 @@ class LocalEverywhere(Algorithm[Server]):
                 clients.note(f"{metric}_elsewhere", known, part=f"{MODEL_OF} {owner}")
         return replies
 
-    @on_client
+    @on_client()
     def test(self, client: Client, models: dict[str, Params]) -> Payload:
         """Scores of all models, the client's own one last."""
         client.recall("model")

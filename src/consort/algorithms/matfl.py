@@ -84,7 +84,7 @@ class MaTFL(Algorithm[Server]):
         """Every client's encoder with its own decoders and heads."""
         return clients.ask(self.test, encoder=entries_for(server.encoders, clients))
 
-    @on_client
+    @on_client()
     def test(self, client: Client, encoder: Params) -> Payload:
         """Scores of the client's personal model."""
         self.install(client, encoder)

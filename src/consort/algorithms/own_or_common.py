@@ -114,7 +114,7 @@ class OwnOrCommon(Algorithm[Server]):
         chosen = Each({c: server.chosen.get(server.alike[c], []) for c in clients.ids})
         return clients.ask(self.test, models=models_for(server, clients), chosen=chosen)
 
-    @on_client
+    @on_client()
     def test(self, client: Client, models: Payload, chosen: list[str]) -> Payload:
         """Scores of the common model in the chosen tasks, and of the own one in the others."""
         receive(client, models)

@@ -15,6 +15,7 @@ from consort.cli import (  # noqa: F401
     federation,
     inspecting,
     running,
+    site_by_hand,
     site_keys,
     site_study,
     tables,

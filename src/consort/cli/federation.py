@@ -24,6 +24,15 @@ from consort.cli.options import (
     Scale,
     Seed,
 )
+from consort.cli.participating import (
+    ClientFolder,
+    ClientName,
+    DataFolder,
+    OnlyRecipe,
+    OtherModel,
+    OtherTasks,
+    participant_of,
+)
 from consort.cli.passphrase import PassphraseFile, passphrase_of
 from consort.cli.running import finish, named_recipe
 from consort.cli.site import need_flower
@@ -44,6 +53,12 @@ def server(
     deadline: Annotated[
         float, typer.Option(min=1, help="Seconds that a client has to answer a call.")
     ] = 3600,
+    by_hand: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME", help="A client without connection, reached by files that are carried."
+        ),
+    ] = [],  # noqa: B006
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +95,9 @@ def server(
     with ExitStack() as stack:
         stack.enter_context(logging_to(log_file, log is LogStyle.json))
         screen = stack.enter_context(Screen(quiet or log is LogStyle.json, json))
-        federation = FederationServer(loaded, name, number, out, opened, deadline, screen.say)
+        federation = FederationServer(
+            loaded, name, number, out, opened, deadline, screen.say, by_hand
+        )
         if page:
             text = partial(figures, federation.counters, federation.status)
             stack.enter_context(MetricsPage(page, text))
@@ -92,23 +109,12 @@ def server(
 
 def client(
     server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the server.")],
-    credentials: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder created by consort site join.")
-    ],
-    data: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder with the client's data and its client.toml.")
-    ],
-    name: Annotated[str, typer.Option(help="The client's name in the federation.")],
-    model: Annotated[
-        str | None, typer.Option(help="Model to use instead of the one in client.toml.")
-    ] = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Tasks to use instead of those in client.toml: a,b"),
-    ] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="Approve exactly this recipe, and take part in no other.")
-    ] = None,
+    credentials: ClientFolder,
+    data: DataFolder,
+    name: ClientName,
+    model: OtherModel = None,
+    tasks: OtherTasks = None,
+    recipe: OnlyRecipe = None,
     passphrase_file: PassphraseFile = None,
     log: Log = LogStyle.text,
     log_file: LogFile = None,
@@ -118,40 +124,17 @@ def client(
     A study that is new waits until it is approved: see consort site approve.
     """
     need_flower()
-    from consort.deployment.approval import Studies
-    from consort.deployment.client import read_brings, take_part
-    from consort.deployment.credentials import ClientCredentials
+    from consort.deployment.client import take_part
     from consort.deployment.logs import logging_to
-    from consort.deployment.participant import Participant
-    from consort.deployment.policy import Policy
-    from consort.deployment.privacy_ledger import FILE
-    from consort.deployment.site import Identity
-    from consort.deployment.site_log import SiteLog
-    from consort.experiment.loading import load_recipe
-    from consort.experiment.shipped import find_recipe
 
     check_address(server)
-    passphrase = passphrase_of(passphrase_file, credentials / "client.key")
-    opened = ClientCredentials.open(credentials, name, passphrase)
-    brings = read_brings(data, model, tasks.split(",") if tasks else [])
 
     def say(text: str) -> None:
         if log is LogStyle.text:
             typer.echo(f"{name}: {text}", err=True)
 
-    agreed = load_recipe(find_recipe(recipe)) if recipe else None
-    participant = Participant(
-        name,
-        brings,
-        data,
-        credentials / "state",
-        agreed,
-        say,
-        Policy.read(credentials),
-        Studies.of(credentials),
-        SiteLog(credentials, opened.private_key),
-        ledger=credentials / FILE,
-        identity=Identity.of(opened),
+    opened, participant = participant_of(
+        credentials, data, name, model, tasks, recipe, passphrase_file, say
     )
     try:
         with logging_to(log_file, log is LogStyle.json):

@@ -15,16 +15,17 @@ from consort.errors import UsageError
 
 def privacy(
     folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Folder of the client's credentials, or its ledger."),
+        Path, typer.Argument(metavar="DIR", help="Folder of the client's credentials.")
     ],
 ) -> None:
     """Client: show what its data have been used for, in all runs, and the epsilon spent."""
     from rich.console import Console
 
+    from consort.deployment.policy import Policy
     from consort.deployment.privacy_ledger import FILE, PrivacyLedger
 
-    path = folder / FILE if folder.is_dir() else folder
+    limit = Policy.read(folder).privacy
+    path = Path(limit.ledger) if limit and limit.ledger else folder / FILE
     if not path.is_file():
         raise UsageError(f"{path} does not exist: no run has used the data of this client yet")
     Console().print(ledger_table(PrivacyLedger(path).read()))

@@ -111,7 +111,7 @@ class Algorithm(Generic[S]):
         state: Any = server
         return clients.ask(self.test, model=state.model)
 
-    @on_client
+    @on_client()
     def test(self, client: Any, *_: Any, **received: Any) -> Payload:
         """Scores the received `model` on a client; the name of the result is `reports`.
 

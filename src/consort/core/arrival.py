@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypeVar
 from annotated_types import Ge, Le
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from consort.core.limits import Limits
+from consort.core.limits import read_json as plain_json
 from consort.core.validation import adapter
 from consort.errors import Refused
 
@@ -113,6 +115,7 @@ def read_arrival(kind: Any, data: object, what: str, most: int = 1 << 20) -> Any
         raise Refused(f"{what} is missing")
     if len(data) > most:
         raise Refused(f"{what} has {len(data)} bytes, more than {most}")
+    plain_json(data, Limits(header=most))  # refuses a key that occurs twice
     try:
         return adapter(kind).validate_json(data)
     except ValidationError as error:

@@ -209,8 +209,14 @@ class Clients:
             name: The metric under which it is recorded.
             value: The value, or the value of each client by name.
             part: What the value belongs to, if there are several under one name.
+
+        Raises:
+            UsageError: If a value is not a number.
         """
         values = value if isinstance(value, Mapping) else {"": value}
+        for number in values.values():
+            if not isinstance(number, int | float):
+                raise UsageError(f"the note {name!r} is a {type(number).__name__}, not a number")
         self.notes.extend(Row(self.round, name, v, c, part=part) for c, v in values.items())
 
     @property

@@ -100,7 +100,13 @@ class Model(Entry):
         return known.form.part(self.roles, self.without)
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses parameters that differ in a name, a shape or a type."""
+        """Refuses parameters that differ in a name, a shape or a type.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         part = self.part(known)
         if self.factors and isinstance(value, Params):
             part.check(_whole(value, part, where, known.form.params), where)
@@ -108,7 +114,11 @@ class Model(Entry):
             part.check(value, where)
 
     def size(self, known: Known) -> Size:
-        """The size of these parameters; factors are never larger."""
+        """The size of these parameters; factors are never larger.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return _size_of(self.part(known))
 
 
@@ -123,11 +133,21 @@ class Same(Entry):
         self.part = ModelPart(params)
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
-        """Refuses parameters that differ in a name, a shape or a type."""
+        """Refuses parameters that differ in a name, a shape or a type.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         self.part.check(value, where)
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """The size of these parameters."""
+        """The size of these parameters.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return _size_of(self.part)
 
 
@@ -169,11 +189,21 @@ class Count(Entry):
     """Of something else, such as steps of training, there may be so many times as many."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses what is not a whole number between 0 and the number that was announced."""
+        """Refuses what is not a whole number between 0 and the number that was announced.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         Whole(0, self.times * known.examples).check(value, where, known)
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """One number."""
+        """One number.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(values=1)
 
 
@@ -193,14 +223,24 @@ class Whole(Entry):
     """The largest value."""
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
-        """Refuses everything else, truth values included."""
+        """Refuses everything else, truth values included.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         if type(value) is not int or not self.low <= value <= self.high:
             raise Refused(
                 f"{where} is {shown(value)}, expected a whole number from {self.low} to {self.high}"
             )
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """One number."""
+        """One number.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(values=1)
 
 
@@ -222,7 +262,13 @@ class Number(Entry):
     """Whether NaN and infinite values are refused; a model that has diverged may have them."""
 
     def check(self, value: Any, where: str, known: Known) -> None:  # noqa: ARG002
-        """Refuses everything else, truth values included."""
+        """Refuses everything else, truth values included.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         if plain and self.low <= value <= self.high:
             return
@@ -232,7 +278,11 @@ class Number(Entry):
             )
 
     def size(self, known: Known) -> Size:  # noqa: ARG002
-        """One number."""
+        """One number.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(values=1)
 
 

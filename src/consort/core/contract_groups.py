@@ -31,12 +31,22 @@ class Maybe(Entry):
     """What it is otherwise."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Accepts None as well."""
+        """Accepts None as well.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         if value is not None:
             self.entry.check(value, where, known)
 
     def size(self, known: Known) -> Size:
-        """The size of the entry."""
+        """The size of the entry.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return self.entry.size(known)
 
 
@@ -50,7 +60,13 @@ class Optional(Maybe):
     """
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """The same as for the entry: None is not accepted."""
+        """The same as for the entry: None is not accepted.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         self.entry.check(value, where, known)
 
 
@@ -70,7 +86,13 @@ class Several(Entry):
     """The length."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses lists of another length."""
+        """Refuses lists of another length.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         if not isinstance(value, list) or len(value) != self.count:
             found = f"has {len(value)}" if isinstance(value, list) else f"is {shown(value)}"
             raise Refused(f"{where} {found}, expected a list of {self.count}")
@@ -78,7 +100,11 @@ class Several(Entry):
             self.entry.check(item, f"{where}[{number}]", known)
 
     def size(self, known: Known) -> Size:
-        """The size of all elements."""
+        """The size of all elements.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return self.entry.size(known) * self.count
 
 
@@ -96,14 +122,24 @@ class ByTask(Entry):
     """What each element is."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses tasks that the client does not have."""
+        """Refuses tasks that the client does not have.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         for task, item in _items(value, where):
             if task not in known.tasks:
                 raise Refused(f"{where} has {shown(task)}, which is not a task of this client")
             self.entry.check(item, f"{where}[{task!r}]", replace(known, task=task))
 
     def size(self, known: Known) -> Size:
-        """The size of an element for every task."""
+        """The size of an element for every task.
+
+        Args:
+            known: What the server knows about the client.
+        """
         sizes = [self.entry.size(replace(known, task=task)) for task in known.tasks]
         return sum(sizes, start=Size(values=LONGEST_NAME * len(sizes)))
 
@@ -118,7 +154,13 @@ class ByClass(Entry):
     """Whether the head of the task, whose layers are linear, tells how many classes there are."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses more classes than examples, and what is not the number of a class."""
+        """Refuses more classes than examples, and what is not the number of a class.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         label = Whole(0, label_count(known) - 1 if self.of_head else 2**31)
         entries = list(_items(value, where))
         if len(entries) > min(known.examples, _MOST_CLASSES):
@@ -128,7 +170,11 @@ class ByClass(Entry):
             self.entry.check(item, f"{where}[{found}]", known)
 
     def size(self, known: Known) -> Size:
-        """The size of an element for every possible class."""
+        """The size of an element for every possible class.
+
+        Args:
+            known: What the server knows about the client.
+        """
         most = min(known.examples, label_count(known) if self.of_head else _MOST_CLASSES)
         return self.entry.size(known) * most
 
@@ -140,11 +186,18 @@ class Features(Entry):
     of_head: bool = False
     """Whether the head of the task, whose layers are linear, tells how many there are."""
     maps: bool = False
-    """Whether features may be maps, with up to three dimensions, instead of numbers."""
+    """Whether they may be maps, with up to three dimensions, if heads or decoders have kernels."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses tensors of other lengths or types."""
-        if not isinstance(value, Tensor) or not 0 < value.ndim < (4 if self.maps else 2):
+        """Refuses tensors of other lengths or types.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
+        most = 3 if self._are_maps(known) else 1
+        if not isinstance(value, Tensor) or not 1 <= value.ndim <= most:
             raise Refused(f"{where} is not a tensor of features")
         length = self._length(known)
         if value.numel() > _MOST_FEATURES or length not in (None, len(value)):
@@ -153,10 +206,18 @@ class Features(Entry):
             raise Refused(f"{where} has type {value.dtype}, expected {_kind_of(known)}")
 
     def size(self, known: Known) -> Size:
-        """The size of the vector, or the largest one if its length is not known."""
-        length = None if self.maps else self._length(known)
+        """The size of the vector, or the largest one if its length is not known.
+
+        Args:
+            known: What the server knows about the client.
+        """
+        length = None if self._are_maps(known) else self._length(known)
         most = min(_MOST_FEATURES, known.form.params.size)
         return Size((length or most) * _kind_of(known).itemsize, 1)
+
+    def _are_maps(self, known: Known) -> bool:
+        kinds = known.form.part(("heads", "decoders"), ()).kinds.values()
+        return self.maps and any(len(shape) > 2 for shape, _ in kinds)
 
     def _length(self, known: Known) -> int | None:
         first = next(known.form.matrices(known.task), None) if self.of_head else None
@@ -167,13 +228,23 @@ class LabelCounts(Entry):
     """How often each label of a task occurs among the training examples, as a tensor."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses counts of other labels, negative ones and those of more examples."""
+        """Refuses counts of other labels, negative ones and those of more examples.
+
+        Args:
+            value: What the client sent.
+            where: The name of the entry.
+            known: What the server knows about the client.
+        """
         check_kind(where, value, (label_count(known),), torch.float32)
         if not bool((value >= 0).all()) or not float(value.sum()) <= known.examples:
             raise Refused(f"{where} counts fewer than 0 or more than {known.examples} examples")
 
     def size(self, known: Known) -> Size:
-        """One number for every label."""
+        """One number for every label.
+
+        Args:
+            known: What the server knows about the client.
+        """
         return Size(label_count(known) * 4, 1)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from consort.core.contract import Entry, Whole, shown
+from consort.core.contract_groups import Optional
 from consort.core.known import Known
 from consort.core.limits import LARGEST, LONGEST_NAME, Limits
 from consort.errors import Refused
@@ -27,36 +28,37 @@ _EXAMPLES = Whole(0, 10**12)
 
 
 def check_scores(
-    content: Mapping[str, Any], declared: Mapping[str, Entry | None], known: Known
+    content: Mapping[str, Any], declared: Mapping[str, Entry | None] | None, known: Known
 ) -> None:
     """Checks what a client answered in an evaluation.
 
     Args:
         content: By the name of a model `{split: {"n": examples, "tasks": {task: {metric: value}}}}`
             where a value is a number or a dict of numbers by part; beside it, numbers by name.
-        declared: The numbers that the algorithm declares for its method `test`.
+        declared: The numbers that may stand beside the scores; None if any may.
         known: What the server knows about the client.
 
     Raises:
         Refused: If it has another form.
     """
     room = _Room()
-    for name, entry in declared.items():
-        if entry is None or name not in content:
-            raise Refused(f"the number {name!r} is missing in its scores")
-        entry.check(content[name], name, known)
     for name, found in content.items():
         _check_name(name, "a model")
-        if name in declared:
+        if declared is not None and declared.get(name):
             continue
         if isinstance(found, dict):
             for split, scores in found.items():
                 _check_name(split, "a split")
                 _check_split(scores, f"{name}, {split}", known, room)
-        elif name in MEASURED:
-            raise Refused(f"{name!r} is measured by the server")
+        elif declared is not None or name in MEASURED:
+            raise Refused(f"the number {name!r} does not belong to its scores")
         else:
             room.check(found, name)
+    for name, entry in (declared or {}).items():
+        if entry and name in content:
+            entry.check(content[name], name, known)
+        elif entry and not isinstance(entry, Optional):
+            raise Refused(f"the number {name!r} is missing in its scores")
 
 
 def _check_split(scores: Any, where: str, known: Known, room: _Room) -> None:

@@ -144,6 +144,11 @@ def tensors_in(value: Any) -> list[NamedTensor]:
     """
     found: list[NamedTensor] = []
     _collect(value, found, 0)
+    for name, tensor in found:
+        if not isinstance(tensor, Tensor) or tensor.is_meta or tensor.layout is not torch.strided:
+            raise unsendable(tensor)
+        if not isinstance(name, str):
+            raise Refused(f"the name of a parameter is of type {type(name).__name__}, not text")
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cryptography import x509
 
+from consort.core.files import make_folder, write_file
 from consort.core.registry import check_name
 from consort.deployment.admission_request import AdmissionRequest
 from consort.deployment.certificates import (
@@ -25,12 +26,10 @@ from consort.deployment.certificates import (
 from consort.deployment.keys import (
     PrivateKey,
     check_private,
-    make_private,
     new_key,
     public_bytes,
     read_key,
     write_key,
-    write_private,
 )
 from consort.errors import UsageError
 
@@ -66,8 +65,8 @@ class ServerCredentials:
         authority = certificate_of(
             "Consort authority", key.public_key(), key, None, _AUTHORITY_DAYS
         )
-        write_private(folder / "ca.pem", pem_of(authority))
-        make_private(folder / "clients")
+        write_file(folder / "ca.pem", pem_of(authority))
+        make_folder(folder / "clients")
         made._issue(key, [*dict.fromkeys([*hosts, *_LOCAL])], days)
         write_key(folder / "ca.key", key, passphrase)
         return made
@@ -142,7 +141,7 @@ class ServerCredentials:
         authority = read_certificate(self.folder / "ca.pem")
         signer = self._authority_key("to admit clients")
         signed = certificate_of(client, request.key, signer, authority, days)
-        write_private(place, pem_of(signed) + pem_of(authority))
+        write_file(place, pem_of(signed) + pem_of(authority))
         return place
 
     def revoke(self, client: str) -> None:
@@ -189,7 +188,7 @@ class ServerCredentials:
         key = new_key(fast=True)
         made = certificate_of(hosts[0], key.public_key(), signer, authority, days, hosts)
         write_key(self.folder / "server.key", key, self.passphrase)
-        write_private(self.folder / "server.pem", pem_of(made))
+        write_file(self.folder / "server.pem", pem_of(made))
 
     def _authority_key(self, use: str) -> PrivateKey:
         return read_key(self.folder / "ca.key", self.passphrase, use)
@@ -219,7 +218,7 @@ class ClientCredentials:
         made, key = cls(folder, name, passphrase), new_key()
         if made.key.exists():
             raise UsageError(f"{folder} already contains a key: choose another folder")
-        write_private(made.request, AdmissionRequest.written(name, key))
+        write_file(made.request, AdmissionRequest.written(name, key))
         write_key(made.key, key, passphrase)
         return made
 
@@ -251,7 +250,7 @@ class ClientCredentials:
                 "the server and put the answer there"
             )
         authority = found._checked()
-        write_private(found.authority, pem_of(authority))
+        write_file(found.authority, pem_of(authority))
         return found
 
     def rotate(self) -> None:
@@ -261,7 +260,7 @@ class ClientCredentials:
         """
         key = new_key()
         write_key(self.folder / "client.key.new", key, self.passphrase)
-        write_private(self.request, AdmissionRequest.written(self.name, key, self.private_key))
+        write_file(self.request, AdmissionRequest.written(self.name, key, self.private_key))
 
     @property
     def private_key(self) -> PrivateKey:

@@ -136,14 +136,7 @@ class ServerEnvelopes:
         Raises:
             Refused: If this is not the answer of this client to this question.
         """
-        envelope, rest = _taken_out(parts, "answer")
-        if client not in self.keys or not envelope.is_signed(read_public(self.keys[client]), rest):
-            raise Refused(f"an answer is not signed by {client}")
-        if (envelope.sender, envelope.receiver) != (client, _SERVER):
-            raise Refused(f"an answer of {client} has the name of {envelope.sender!r}")
-        if (envelope.session, envelope.number) != (session, number):
-            raise Refused(f"an answer of {client} belongs to another question")
-        return rest
+        return open_answer(self.keys.get(client), client, session, number, parts)
 
 
 @dataclass(frozen=True)
@@ -202,6 +195,43 @@ class ClientEnvelopes:
             receiver=_SERVER,
         )
         return parts | {ENVELOPE: envelope.written(self.key, _digests(parts))}
+
+
+def open_answer(key: bytes | None, client: str, session: str, number: int, parts: Parts) -> Parts:
+    """Takes an answer out of its envelope, as `ServerEnvelopes.open` does.
+
+    Args:
+        key: The public key of the client; without one, nothing is opened.
+        client: The client that was asked.
+        session: The session of the question.
+        number: Its number.
+        parts: What has arrived.
+
+    Raises:
+        Refused: If this is not the answer of this client to this question.
+    """
+    envelope, rest = _taken_out(parts, "answer")
+    if key is None or not envelope.is_signed(read_public(key), rest):
+        raise Refused(f"an answer is not signed by {client}")
+    if (envelope.sender, envelope.receiver) != (client, _SERVER):
+        raise Refused(f"an answer of {client} has the name of {envelope.sender!r}")
+    if (envelope.session, envelope.number) != (session, number):
+        raise Refused(f"an answer of {client} belongs to another question")
+    return rest
+
+
+def claimed(parts: Parts, direction: str) -> tuple[str, Question]:
+    """Who is said to have sent a message, and in which place; nothing of that is verified.
+
+    Args:
+        parts: The message.
+        direction: `question` or `answer`.
+
+    Raises:
+        Refused: If there is no valid envelope.
+    """
+    envelope, _ = _taken_out(parts, direction)
+    return envelope.sender, Question(envelope.session, envelope.number)
 
 
 def _taken_out(parts: Parts, direction: str) -> tuple[_Envelope, Parts]:

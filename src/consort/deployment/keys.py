@@ -58,7 +58,7 @@ def write_key(path: Path, key: PrivateKey, passphrase: bytes | None) -> None:
     if passphrase:
         encryption = serialization.BestAvailableEncryption(passphrase)
     form = serialization.PrivateFormat.PKCS8
-    write_private(path, key.private_bytes(serialization.Encoding.PEM, form, encryption))
+    write_file(path, key.private_bytes(serialization.Encoding.PEM, form, encryption))
 
 
 def read_key(path: Path, passphrase: bytes | None = None, use: str = "here") -> PrivateKey:
@@ -102,19 +102,6 @@ def openssh_bytes(key: PrivateKey) -> bytes:
     """A private key in the form that Flower's nodes read, without encryption."""
     form = serialization.PrivateFormat.OpenSSH
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replaces a file that only its owner may read, in a folder that only its owner may enter."""
-    make_private(path.parent)
-    write_file(path, data, durable=True)
-    path.chmod(0o600)
-
-
-def make_private(folder: Path) -> None:
-    """Creates a folder that only its owner may enter; one that exists is left as it is."""
-    if not folder.is_dir():
-        folder.mkdir(parents=True, mode=0o700)
 
 
 def check_private(path: Path) -> None:

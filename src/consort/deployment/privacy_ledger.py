@@ -21,7 +21,7 @@ from annotated_types import Gt, Lt
 from pydantic import Strict
 
 from consort.core.bounds import PositiveFloat
-from consort.core.files import read_checked, write_checked
+from consort.core.files import make_folder, read_checked, write_checked
 from consort.core.validation import Table
 from consort.errors import Failure, Refused
 from consort.federation.protection import Protection
@@ -132,13 +132,13 @@ class PrivacyLedger:
     @contextmanager
     def _changed(self) -> Iterator[Entries]:
         """The entries, which are written when the context ends well; no other process may write."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.path.parent)
         lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             entries = self.read()
             yield entries
-            write_secret(self.path, json.dumps(entries).encode())
+            write_checked(self.path, json.dumps(entries).encode())
         finally:
             os.close(lock)
 
@@ -232,26 +232,3 @@ def refuse_without_noise(protections: Sequence[Protection], limit: PrivacyLimit 
             f"its data have a limit of epsilon = {limit.epsilon:g}, so it takes part only in "
             "studies with [privacy]"
         )
-
-
-def write_secret(path: Path, data: bytes) -> None:
-    """Writes bytes with a digest, for the owner alone, and waits until they are on disk.
-
-    Args:
-        path: The file.
-        data: The bytes.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.with_name(path.name + ".tmp").touch(mode=0o600)  # the mode stays when it is written
-    write_checked(path, data, durable=True)
-    path.chmod(0o600)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Waits until what was created, replaced or deleted in a folder is on disk."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from consort.core.files import held
 from consort.core.params import Params
+from consort.core.registry import did_you_mean
 from consort.deployment.approval import WAITING
+from consort.deployment.courier import Courier
 from consort.deployment.credentials import ServerCredentials
 from consort.deployment.logs import log
 from consort.deployment.metrics import Counters
@@ -46,6 +48,7 @@ class FederationServer:
         credentials: The server's credentials.
         deadline: Seconds that a client has to answer a call.
         say: Prints a line for the user.
+        by_hand: The clients that are reached by files which somebody carries.
 
     Raises:
         UsageError: If the recipe cannot run between institutions.
@@ -60,7 +63,9 @@ class FederationServer:
         credentials: ServerCredentials,
         deadline: float,
         say: Callable[[str], Any],
+        by_hand: Collection[str] = (),
     ) -> None:
+        self.by_hand = by_hand
         self.recipe, self.name, self.seed, self.folder = recipe, algorithm, seed, folder
         self.credentials = credentials
         self.deadline = deadline
@@ -90,6 +95,8 @@ class FederationServer:
             self.status.begin(members, algorithm=self.name, rounds=self.recipe.run.rounds)
             stack.enter_context(self.status.alive())
             place = self.folder / "flower"
+            carried = {name: key for name, key in keys.items() if name in self.by_hand}
+            courier = Courier(self.folder, carried, self._report) if carried else None
             flower = stack.enter_context(
                 FlowerStack(
                     listen,
@@ -99,6 +106,7 @@ class FederationServer:
                     self.status.seen,
                     self._report,
                     self.counters.refused,
+                    courier,
                 )
             )
             self.say(f"listening on {listen}; waiting for {', '.join(keys)}")
@@ -134,6 +142,8 @@ class FederationServer:
         self.status.run(phase="waiting")
         try:
             run = self._prepare(engine, observer)
+            sizes = [int(about["parameters"]) for about in ledger.members.values()]
+            flower.bound_answers(max(sizes))
             self.status.run(phase="running")
             run.go()
         except BaseException as error:
@@ -152,6 +162,9 @@ class FederationServer:
     def _expected(self) -> dict[str, bytes]:
         """The keys of the clients of this run; once it has begun, of those still admitted."""
         keys = self.credentials.admitted()
+        for name in self.by_hand:
+            if name not in keys:
+                raise UsageError(f"--by-hand {did_you_mean(name, keys)}")
         if self.ledger.members:
             return {name: key for name, key in keys.items() if name in self.ledger.members}
         count = sum(group.count for group in self.recipe.all_groups)
@@ -168,7 +181,8 @@ class FederationServer:
 
         def ask(client: str, companion: Mapping[str, Any] | None, number: int) -> Params:
             header = {"kind": "initial", "companion": companion, "draw": number}
-            for one in _in_place_of(client, federation, engine):
+            candidates = _in_place_of(client, federation, engine)
+            for one in sorted(candidates, key=lambda other: other in self.by_hand):
                 ((_, answer),) = _ask(engine, {one: header})
                 try:
                     return initial_weights(one, answer, told[one], companion, number)

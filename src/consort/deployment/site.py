@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from torch import Generator
 
-from consort.core.files import read_checked
+from consort.core.files import read_checked, sync_folder, write_checked
+from consort.core.limits import OWN
 from consort.core.messages import Payload, State
 from consort.core.randomness import Randomness
 from consort.core.wire import decode, encode
@@ -19,7 +20,7 @@ from consort.deployment.certificates import common_name, is_valid, read_certific
 from consort.deployment.counts import Counts
 from consort.deployment.credentials import ClientCredentials
 from consort.deployment.keys import PrivateKey, PublicKey
-from consort.deployment.privacy_ledger import Account, sync_folder, write_secret
+from consort.deployment.privacy_ledger import Account
 from consort.errors import Failure, Refused
 from consort.federation.site import Site, Use
 from consort.protection.secret_noise import Secret
@@ -121,7 +122,7 @@ class OwnMachine(Site):
         if not path.exists():
             return {}
         try:
-            found: State = decode(read_checked(path))
+            found: State = decode(read_checked(path), limits=OWN)
             return found
         except (Failure, Refused) as error:
             path.unlink()
@@ -130,7 +131,7 @@ class OwnMachine(Site):
     def keep(self, state: State, secrets: State) -> None:  # noqa: ARG002
         """Replaces the one-time secrets, on disk: see `Site.keep`."""
         if secrets:
-            write_secret(self.folder / _ONCE, encode(secrets))
+            write_checked(self.folder / _ONCE, encode(secrets))
         else:
             (self.folder / _ONCE).unlink()
             sync_folder(self.folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from consort.core.arrival import Arriving, Count, Line, read_arrival
 
@@ -14,7 +14,7 @@ class AnswerHeader(Arriving):
 
     error: Line
     """Why there is no content; empty if there is."""
-    seconds: Annotated[float, Ge(0)]
+    seconds: Annotated[float, Ge(0), Le(1e9)]
     """The time that the call took."""
     flops: Count
     """The floating-point operations of the call, if they were counted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from consort.core.algorithm import Algorithm
@@ -33,6 +34,7 @@ class Answers:
         about: Tells what the server knows about a client, given its name.
         algorithm: The algorithm, whose client methods declare what they answer.
         rewritten: Whether a protection gives the answers of training another form.
+        measures: Numbers that protections add to the scores of evaluations.
     """
 
     def __init__(
@@ -40,11 +42,24 @@ class Answers:
         about: Callable[[str], Known],
         algorithm: Algorithm[Any],
         rewritten: bool = False,
+        measures: Contract = MappingProxyType({}),
     ) -> None:
         self.known = cache(about)
         """What is known about a client, looked up once."""
         self.algorithm = algorithm
         self.rewritten = rewritten
+        self.measures = measures
+
+    @classmethod
+    def restored(cls, federation: Federation, algorithm: Algorithm[Any]) -> Answers:
+        """Answers after the server halves of protections have restored them.
+
+        Args:
+            federation: The clients, with all protections.
+            algorithm: The algorithm.
+        """
+        measures = {k: v for p in federation.protections for k, v in p.measures.items()}
+        return cls(federation.known, algorithm, False, measures)
 
     @classmethod
     def sent(cls, federation: Federation, algorithm: Algorithm[Any]) -> Answers:
@@ -54,8 +69,9 @@ class Answers:
             federation: The clients, with all protections.
             algorithm: The algorithm.
         """
-        rewritten = any(protection.rewrites for protection in federation.protections)
-        return cls(federation.known, algorithm, rewritten)
+        answers = cls.restored(federation, algorithm)
+        answers.rewritten = any(protection.rewrites for protection in federation.protections)
+        return answers
 
     def check(self, call: Call, content: Payload, tensors: list[NamedTensor]) -> None:
         """Checks the answer to a call.
@@ -73,7 +89,7 @@ class Answers:
         known = self.known(call.client)
         entries = self._entries(call)
         if call.evaluation:
-            check_scores(content, entries or {}, known)
+            check_scores(content, entries, known)
         elif entries is None:
             self._check_undeclared(content, tensors, known)
         else:
@@ -107,6 +123,8 @@ class Answers:
         contract: Contract | None = answers_of(getattr(self.algorithm, call.method, None))
         if contract is None:
             return None
+        if call.evaluation:
+            contract = {**contract, **self.measures}
         return {
             name: found if isinstance(found, Entry | None) else found(self.algorithm, call.payload)
             for name, found in contract.items()

@@ -17,7 +17,7 @@ from consort.core.messages import State
 from consort.core.sealed import EMPTY, Journal, Mark
 from consort.core.wire import decode, encode
 from consort.engines.segments import Place, Segments
-from consort.errors import Failure
+from consort.errors import Failure, Tellable
 
 Stamp = tuple[int, int]
 """(round, step): a time within a run."""
@@ -47,6 +47,7 @@ class StateStore:
         self._used: Counter[str] = Counter()
         """How many of the states are in each file."""
         self._unsynced: set[str] = set()
+        """The files that `commit` has to wait for; an empty name stands for the journal alone."""
 
     def load(self, client: str, before: Stamp) -> State:
         """Loads the newest state that was written before a time.
@@ -132,6 +133,7 @@ class StateStore:
         if any(known > after for known in self._kept.get(client, ())):
             if self.folder:
                 self._journal.append([client, *after])
+                self._unsynced.add("")
             self._forget(self._kept, client, after)
 
     # What a run and its clients count on after a crash
@@ -210,12 +212,12 @@ class StateStore:
             stamp: The time of the call; None if no answer counts so far.
 
         Raises:
-            Failure: If there is no record of that answer: the state is gone or an older one.
+            Tellable: If there is no record of that answer: the state is gone or an older one.
         """
         if stamp is not None and stamp not in self._kept.get(client, ()):
-            raise Failure(
-                f"the state of {client} after round {stamp[0]} is missing in {self.folder}, or an "
-                "older one was put in its place: start the run again in a new --out"
+            raise Tellable(
+                f"the state of {client} after round {stamp[0]} is missing, or an older one was put "
+                "in its place: start the run again in a new --out"
             )
         self.forget_after(client, stamp)
 

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from consort.errors import Failure, UsageError
 
 
-class Job(TypedDict):
+class TuningJob(TypedDict):
     """One run, as plain values."""
 
     recipe: dict[str, Any]
@@ -44,7 +44,7 @@ class Jobs:
         for process in self._processes:
             self._idle.put(process)
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[str]:
+    def run(self, jobs: Sequence[TuningJob]) -> Iterator[str]:
         """Makes runs, or continues them.
 
         Args:
@@ -66,7 +66,7 @@ class Jobs:
                 if answered < len(jobs):  # otherwise threads would wait for runs nobody wants
                     self.close()
 
-    def _one(self, job: Job) -> str:
+    def _one(self, job: TuningJob) -> str:
         process = self._idle.get()
         if process.stdin is None or process.stdout is None:
             raise Failure("the processes of the search have ended")
@@ -118,7 +118,7 @@ def serve() -> None:
         print(json.dumps(make(json.loads(line))), file=out, flush=True)
 
 
-def make(job: Job) -> str:
+def make(job: TuningJob) -> str:
     """Makes a run, or continues it.
 
     Args:

@@ -14,6 +14,7 @@ from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
 from consort.results.mixing import TELLS
+from consort.run.checkpoints import Checkpoints
 from consort.run.description import PYTHON, environment
 from consort.run.differences import differences
 from consort.run.extension import refuse_extension, repeat_last_round
@@ -90,6 +91,8 @@ def settle(
         if any(written.get(key) != value for key, value in told.items()):
             write_json(path, written | told)
         return
+    if Checkpoints(folder).exist:  # they are of a run of which nobody knows what it was
+        raise Failure(f"{path} is missing: start the run again in a new folder")
     if shares is not None:
         save_partition(folder / "partition.json", shares)
     write_json(path, description)

@@ -13,7 +13,7 @@ from consort.core.files import write_file
 from consort.core.registry import did_you_mean
 from consort.errors import UsageError
 from consort.experiment.comparing import run_folder
-from consort.experiment.jobs import Job, Jobs
+from consort.experiment.jobs import Jobs, TuningJob
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import written_recipe
@@ -147,7 +147,7 @@ class Search:
         write_file(self.root / "trials.csv", trials_table(self.trials, metric).encode())
 
 
-def job_of(recipe: Recipe, algorithm: str, seed: int, folder: Path, data: Path | None) -> Job:
+def job_of(recipe: Recipe, algorithm: str, seed: int, folder: Path, data: Path | None) -> TuningJob:
     """A run as plain values, which another process makes.
 
     Args:
@@ -157,7 +157,7 @@ def job_of(recipe: Recipe, algorithm: str, seed: int, folder: Path, data: Path |
         folder: Where the run writes.
         data: The folder of real data sets.
     """
-    return Job(
+    return TuningJob(
         recipe=recipe.table,
         algorithm=algorithm,
         seed=seed,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from torch import Generator
 
 from consort.core.algorithm import Algorithm
+from consort.core.contract import Contract
 from consort.core.engine import Engine
 from consort.core.messages import Call, Payload, State
 from consort.errors import ClientFailed
@@ -91,6 +92,8 @@ class Protection:
     """Whether clients must be called one by one, because it needs their state or randomness."""
     rewrites: ClassVar[bool] = False
     """Whether clients send answers in another form, which the server half checks and restores."""
+    measures: ClassVar[Contract] = {}
+    """Numbers that its client half adds to the scores of evaluations, as `on_client` takes them."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

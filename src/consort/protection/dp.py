@@ -17,6 +17,7 @@ from torch import nn
 from consort.aggregation.robust import clipped
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import PositiveFloat
+from consort.core.contract import Contract, Number
 from consort.core.messages import Payload
 from consort.core.params import Params
 from consort.core.randomness import Randomness
@@ -41,6 +42,7 @@ class Privacy(Protection):
     __pydantic_config__: ClassVar = {"extra": "forbid"}
     table: ClassVar[str] = "privacy"
     alone: ClassVar[bool] = True
+    measures: ClassVar[Contract] = {"epsilon": Number(0, finite=False)}
 
     level: Literal["client", "example"]
     """What is protected: a whole `client`, by clipping and noise in every answer, or a single

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from statistics import NormalDist, fmean
 
@@ -77,8 +79,7 @@ def det_curves(run_set: RunSet, split: str) -> Figure:
     for algorithm, runs in run_set.groups.items():
         curves = [c for run in runs for c in run.graph(TASK, CURVE, split).values() if c]
         if curves:
-            points = {float(far): fmean(c[far] for c in curves) for far in curves[0]}
-            traces.append(_line(algorithm, run_set.colours[algorithm], points))
+            traces.append(_line(algorithm, run_set.colours[algorithm], _mean_curve(curves)))
     ticks = {
         "tickvals": [_deviate(rate) for rate in _TICKS],
         "ticktext": [f"{100 * rate:g} %" for rate in _TICKS],
@@ -93,6 +94,17 @@ def det_curves(run_set: RunSet, split: str) -> Figure:
         xaxis=ticks | bounds,
         yaxis=ticks | {"range": [_deviate(_LEAST), _deviate(1.0) + 0.1]},
     )
+
+
+def _mean_curve(curves: Sequence[Mapping[str, float]]) -> dict[float, float]:
+    """The mean of curves, at the points that most of them have; clients may have sent others."""
+    counts = Counter(far for curve in curves for far in curve)
+    points = {}
+    for far in (far for far, count in counts.items() if 2 * count > len(curves)):
+        rates = [curve[far] for curve in curves if math.isfinite(curve.get(far, math.nan))]
+        with suppress(ValueError):
+            points[float(far)] = fmean(rates)
+    return points
 
 
 def _line(name: str, color: str, points: dict[float, float]) -> Trace:

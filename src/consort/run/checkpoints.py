@@ -82,6 +82,11 @@ class Checkpoints:
                 with files.naming(path, "deleted"):
                     path.unlink()
 
+    @property
+    def exist(self) -> bool:
+        """Whether there is a checkpoint."""
+        return bool(self._paths())
+
     def tidy(self) -> None:
         """Deletes what a crash has left half written."""
         for draft in self.folder.glob("*.tmp"):

@@ -139,6 +139,8 @@ _quoted = lru_cache(maxsize=1 << 16)(json.dumps)
 
 def _line(row: Row) -> str:
     """One row as JSON, formatted by hand because large federations have many rows per round."""
+    if not _is_row(row):
+        raise Failure(f"{row.metric!r:.100} of {row.client!r:.100} is not a number of a round")
     round_, metric, value, *texts, n = row
     what = f'"metric":{_quoted(metric)},"value":{json.dumps(value)}'
     for name, text in zip(_TEXTS, texts, strict=True):
@@ -153,8 +155,23 @@ def _read(path: Path, length: int | None = None) -> Iterable[Row]:
     lines = content.decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         try:
-            yield Row(**json.loads(line))
+            row = Row(**json.loads(line))
+            if not _is_row(row):
+                raise ValueError("another type")
+            yield row
         except (ValueError, TypeError) as error:
             if number == len(lines) and length is None:
                 return  # the run was killed while writing this line
             raise Failure(f"{path}, line {number}: not a row of results") from error
+
+
+def _is_row(row: Row) -> bool:
+    """Whether all fields have their types: what is written is read by every report."""
+    round_, metric, value, *texts, n = row
+    return (
+        type(round_) is int
+        and type(n) is int
+        and isinstance(value, int | float)
+        and isinstance(metric, str)
+        and all(isinstance(text, str) for text in texts)
+    )

@@ -18,7 +18,7 @@ def rows_of_scores(
         round_: The round after which it was evaluated.
         client: The name of the client.
         model: Which of the client's models it is, such as `global`.
-        splits: The scores by split, as `Client.score` returns them.
+        splits: The scores by split, as `Client.score` returns them, already checked.
     """
     for split, scores in splits.items():
         for task, metrics in scores["tasks"].items():

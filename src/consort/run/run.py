@@ -126,8 +126,8 @@ class Run:
             back: 0 for the last finished round, 1 for the one before it; older ones are not kept.
 
         Returns:
-            The `round`, the state of the `server` and the length of `history`; None if there is no
-            such checkpoint.
+            The `round`, the state of the `server`, the length of `history` with its digest, and
+            the mark of the clients' `states`; None if there is no such checkpoint.
 
         Raises:
             Failure: If the checkpoint is damaged, or was written by another version of the
@@ -253,7 +253,7 @@ class Run:
         if any(protection.rewrites for protection in self.federation.protections):
             table = self.algorithm.companion
             federation = self.federation if table is None else self.federation.accompanied(table)
-            answers = Answers(federation.known, self.algorithm)
+            answers = Answers.restored(federation, self.algorithm)
             engine = Checked(engine, answers, self.observer.failed)
         return engine
 

@@ -432,8 +432,8 @@ def test_the_mean_of_no_answers_names_what_is_missing():
         Replies({}).mean("model", weight="examples")
 
 
-def test_answers_without_any_weight_are_an_error():
-    with pytest.raises(UsageError, match="positive sum"):
+def test_answers_without_any_weight_are_as_good_as_none():
+    with pytest.raises(NoReplies, match="all weights are 0"):
         replies_of(a=0, b=0).mean("model", weight="examples")
 
 

@@ -252,9 +252,11 @@ def test_the_mean_is_summed_in_the_order_given():
 def test_the_mean_of_nothing_is_an_error():
     with pytest.raises(NoReplies, match="nothing to average"):
         mean([])
+    with pytest.raises(NoReplies, match="all weights are 0"):
+        mean([random_params(0), random_params(1)], [0.0, 0.0])
 
 
-@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [math.nan, 1.0]])
+@pytest.mark.parametrize("weights", [[1.0, -1.0], [math.nan, 1.0]])
 def test_weights_without_a_positive_sum_are_an_error(weights):
     with pytest.raises(UsageError, match="positive sum"):
         mean([random_params(0), random_params(1)], weights)

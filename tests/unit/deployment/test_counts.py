@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -66,7 +68,7 @@ def test_no_exact_count_leaves_a_client(secure, tmp_path):
     """Not in its description, not as a weight, masked or not, and not beside its scores."""
     clients = participants(tmp_path / "homes")
     for client in clients.values():
-        client.counts = Counts(round_to=16)
+        client.policy = replace(client.policy, counts=Counts(round_to=16))
     post = PostOffice(clients)
     given = recipe("fedavg", **secure)
     run = run_with(given, "fedavg", engine_for(given, "fedavg", post, tmp_path), tmp_path)

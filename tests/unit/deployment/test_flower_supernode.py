@@ -14,7 +14,7 @@ from flwr.proto.message_pb2 import PushObjectResponse
 from flwr.proto.runtime_pb2 import PushAppMessagesResponse
 from flwr.supercore.task_identity import TaskIdentity
 
-from consort.deployment.link.runtime import Interrupted
+from consort.deployment.link.runtime import Disconnected
 from consort.deployment.link.supernode import IncomingMessage
 
 
@@ -43,7 +43,7 @@ def test_an_answer_that_flower_no_longer_takes_does_not_end_the_client(monkeypat
     letter._message = Message(RecordDict(), 1, "query")
     letter._message.metadata.__dict__["_message_id"] = "1"
     letter._context = Context(1, 1, {}, RecordDict(), {})
-    with pytest.raises(Interrupted, match="the deadline is over"):  # which clients expect
+    with pytest.raises(Disconnected, match="the deadline is over"):  # which clients expect
         letter.answer({"content": b"late"})
     assert letter._client.closed
     assert letter._heartbeat._stop_event.is_set()

@@ -108,7 +108,7 @@ def test_a_limit_needs_noise_in_every_study():
     refuse_without_noise([Privacy("client")], limit)
     refuse_without_noise([], None)
     for protections in ([], [Secure()]):
-        with pytest.raises(UsageError, match=r"only in studies with \[privacy\]"):
+        with pytest.raises(Refused, match=r"only in studies with \[privacy\]"):
             refuse_without_noise(protections, limit)
 
 

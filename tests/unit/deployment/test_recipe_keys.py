@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from consort.errors import UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
+from consort.experiment.sweep import Sweep
 from consort.experiment.tables import merged
 from consort.federation.site import Site
 from consort.results.result import Result
@@ -33,7 +35,7 @@ from consort.training.local import LocalTraining
 EVALUATION = (
     IMPORT
     + '''
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from consort import Params, Protection
 
@@ -154,6 +156,7 @@ TOLD = {"title", "about", "seeds", "scales", "claims"} | {
     f"published.*.{key}"
     for key in ("source", "metric", "values", "percent", "higher_is_better", "group", "task")
 }
+TOLD |= {f"sweep.{field.name}" for field in fields(Sweep)}
 """What decides nothing: words, choices of the command, and what only comparisons look at."""
 ELSEWHERE = {"algorithms", "clients", "run.rounds"}
 """What all other tests of institutions have."""

@@ -52,6 +52,9 @@ class Near:
     def admits(self, client: str) -> bool:
         return client not in self.revoked
 
+    def bound_answers(self, parameters: int) -> None:
+        assert parameters > 0
+
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Near:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from consort.deployment.credentials import ClientCredentials
 from consort.deployment.envelope import ClientEnvelopes, ServerEnvelopes
 from consort.engines.flower import Flower, Ledger, reply_of
 from consort.engines.middleware import Absent, RefusedReply
-from consort.errors import ClientFailed
+from consort.errors import ClientFailed, Failure
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Recipe
+from consort.run.schedule import Schedule
 
 
 @pytest.fixture
@@ -319,6 +322,38 @@ def test_a_ledger_that_does_not_name_its_members_yet_is_read(tmp_path: Path):
     path.write_text('{"session": "s", "number": 3, "counted": {"a": [[1, 0]]}}')
     ledger = Ledger.open(path)
     assert (ledger.number, ledger.counted, ledger.members) == (3, {"a": [(1, 0)]}, {})
+
+
+def test_a_client_with_an_older_state_is_refused(recipe, tmp_path):
+    """Its folder is sound in itself, but of an earlier round, as after a restored backup."""
+    post = PostOffice(participants(tmp_path / "homes"))
+    home = post.participants["b-0"].folder
+    engine = engine_for(recipe, "ditto", post, tmp_path / "run")
+    run = run_with(recipe, "ditto", engine, tmp_path / "run")
+    replace(run, schedule=Schedule(rounds=1)).go()
+    shutil.copytree(home, tmp_path / "backup")
+    replace(run, schedule=Schedule(rounds=2)).go()
+    number = (home / engine.ledger.session / "last-message").read_bytes()
+    shutil.rmtree(home)
+    shutil.copytree(tmp_path / "backup", home)
+    (home / engine.ledger.session / "last-message").write_bytes(number)
+    post.participants |= participants(tmp_path / "homes", ["b-0"])
+    with pytest.raises(ClientFailed) as caught:
+        run.go()
+    assert str(caught.value) == (
+        "client b-0: the state of b-0 after round 2 is missing, or an older one was put in its "
+        "place: start the run again in a new --out"
+    )
+
+
+def test_a_damaged_record_of_exchanges_is_named(recipe, tmp_path):
+    ledger = Ledger(tmp_path / "exchanges.json", "a" * 32)
+    ledger.count("b-0", (3, 1))
+    ledger.save()
+    assert Ledger.open(ledger.path).counted == {"b-0": [(3, 1)]}
+    ledger.path.write_text(ledger.path.read_text().replace("3,", "2,"))
+    with pytest.raises(Failure, match=r"exchanges\.json is damaged or was changed: start the run"):
+        Ledger.open(ledger.path)
 
 
 def signed(recipe: Recipe, folder: Path, fate: Any) -> tuple[Flower, PostOffice]:

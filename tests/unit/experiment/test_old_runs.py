@@ -17,6 +17,7 @@ from tests.unit.cli.command import TIMING, consort
 
 from consort.experiment.opening import open_run
 from consort.experiment.preparation import resume_run
+from consort.run.folder import FORMAT, read_description
 
 OLD = Path(__file__).parents[2] / "old_runs"
 
@@ -66,3 +67,14 @@ def test_an_old_run_goes_on_as_if_it_had_never_stopped(folder):
     assert after.startswith(before)
     whole = (OLD / "0.1.0-round-3.jsonl").read_text().splitlines()
     assert rows(after.splitlines(), 3) == pytest.approx(rows(whole, 3), rel=1e-5)
+
+
+def test_an_old_run_that_went_on_is_of_this_format(folder):
+    """The version that wrote it would not find the new states of its clients."""
+    resume_run(folder).go()
+    assert read_description(folder)["format"] == FORMAT
+    after = (folder / "history.jsonl").read_bytes()
+    (folder / "round-000003.ckpt").unlink()  # the last one of the old version is the next
+    resume_run(folder).go()
+    again = (folder / "history.jsonl").read_bytes()
+    assert rows(again.decode().splitlines(), 3) == rows(after.decode().splitlines(), 3)

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cli.command import RECIPE, TIMING, consort
 
 from consort.errors import Failure, UsageError
-from consort.experiment.jobs import Job, make, opened
+from consort.experiment.jobs import TuningJob, make, opened
 from consort.experiment.loading import load_recipe
 from consort.experiment.suggestions import suggestions
 from consort.experiment.sweep import Range, Sweep
@@ -35,7 +35,7 @@ class InProcess:
     """Makes runs here, one after the other, and counts them."""
 
     def __init__(self) -> None:
-        self.made: list[Job] = []
+        self.made: list[TuningJob] = []
 
     def run(self, jobs):
         for job in jobs:
@@ -238,7 +238,7 @@ def test_the_command_confirms_with_new_seeds_side_by_side(recipe, tmp_path):
 
 def test_a_process_that_dies_is_told_and_nothing_hangs(recipe, tmp_path):
     loaded = load_recipe(recipe)
-    job = Job(
+    job = TuningJob(
         recipe=loaded.table, algorithm="fedavg", seed=0, folder=str(tmp_path / "a"), data=None
     )
     with opened(1) as jobs:
@@ -249,14 +249,16 @@ def test_a_process_that_dies_is_told_and_nothing_hangs(recipe, tmp_path):
 
 def test_errors_of_a_run_are_answers(recipe, tmp_path):
     loaded = load_recipe(recipe)
-    job = Job(recipe=loaded.table, algorithm="fedavgg", seed=0, folder=str(tmp_path), data=None)
+    job = TuningJob(
+        recipe=loaded.table, algorithm="fedavgg", seed=0, folder=str(tmp_path), data=None
+    )
     assert "did you mean 'fedavg'" in make(job)
 
 
 def test_a_search_that_is_interrupted_ends_its_processes(recipe, tmp_path):
     table = with_points(load_recipe(recipe), {}).table
     table["run"]["rounds"] = 100_000
-    jobs = [Job(recipe=table, algorithm="fedavg", seed=seed, folder=str(tmp_path / str(seed)),
+    jobs = [TuningJob(recipe=table, algorithm="fedavg", seed=seed, folder=str(tmp_path / str(seed)),
                 data=None) for seed in range(3)]  # fmt: skip
     with opened(2) as processes:
         answers = processes.run(jobs)

@@ -215,3 +215,21 @@ def test_a_history_without_a_digest_is_cut_by_its_length(tmp_path: Path):
     assert list(history) == [row(0), row(1)]
     history.flush()
     assert history.digest == marks[1][1]
+
+
+@pytest.mark.parametrize("change", [
+    {"n": '1}\n{"round":1,"metric":"accuracy","value":1.0,"client":"c0","n":9'},
+    {"n": 1.0}, {"n": True}, {"n": None}, {"round": "1"}, {"value": "0.9"}, {"value": [0.9]},
+    {"value": None}, {"client": 3}, {"metric": 3}, {"part": 1},
+])  # fmt: skip
+def test_a_row_of_other_types_is_neither_written_nor_read(tmp_path, change):
+    row = Row(1, "accuracy", 0.5, "c0", "sign", "test", "global", "", 9)
+    history = History(tmp_path / "history.jsonl")
+    history.add(row._replace(**change))
+    with pytest.raises(Failure, match="is not a number of a round"):
+        history.flush()
+    assert not (tmp_path / "history.jsonl").exists()
+    line = json.dumps(row._replace(**change)._asdict())
+    (tmp_path / "history.jsonl").write_text(f"{line}\n{json.dumps(row._asdict())}\n")
+    with pytest.raises(Failure, match="line 1: not a row of results"):
+        list(History(tmp_path / "history.jsonl"))

@@ -8,13 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from consort.deployment.keys import make_private
+from consort.core.files import make_folder
 
-_HERE = ("localhost", "127.0.0.1", "::1")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -40,7 +39,7 @@ def start_program(
     Returns:
         The running process.
     """
-    make_private(log.parent)
+    make_folder(log.parent)
     log.touch(mode=0o600)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -48,24 +47,11 @@ def start_program(
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env=os.environ | {"FLWR_LOG_LEVEL": level} | without_local_proxy(os.environ),
+            env=os.environ | {"FLWR_LOG_LEVEL": level},
             umask=0o077,
             pass_fds=inherited,
             preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
-
-
-def without_local_proxy(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that keep connections within this machine away from a proxy.
-
-    Args:
-        environment: The variables of the user, whose other exceptions stay.
-    """
-    given = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    if given.strip() == "*":
-        return {}
-    exceptions = ",".join([*filter(None, given.split(",")), *_HERE])
-    return {"no_proxy": exceptions, "NO_PROXY": exceptions}
 
 
 @contextmanager

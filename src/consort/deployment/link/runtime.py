@@ -28,7 +28,7 @@ logging.getLogger("flwr").setLevel(logging.ERROR)
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 
-class Interrupted(Failure):
+class Disconnected(Failure):
     """Flower no longer knows this run or task; messages under way are lost."""
 
 
@@ -48,7 +48,7 @@ class RetryPolicy:
         """Sends a request; Flower's own retries would end this process when a token is unknown.
 
         Raises:
-            Interrupted: If Flower no longer knows the token.
+            Disconnected: If Flower no longer knows the token.
             Failure: If Flower refuses the request, or cannot be reached in time.
         """
         end = time.monotonic() + self.seconds
@@ -58,7 +58,7 @@ class RetryPolicy:
             except httpx.HTTPStatusError as error:
                 status = error.response.status_code
                 if status in (401, 403):
-                    raise Interrupted(f"Flower answered {status}") from error
+                    raise Disconnected(f"Flower answered {status}") from error
                 if status not in (502, 503, 504) or time.monotonic() > end:
                     raise Failure(f"Flower answered {status}: {error.response.text}") from error
             except httpx.TransportError as error:
@@ -68,7 +68,7 @@ class RetryPolicy:
             time.sleep(0.2)
 
 
-RUN_ENDED = (Interrupted, RunNotRunning)
+RUN_ENDED = (Disconnected, RunNotRunning)
 """The errors that mean that Flower has ended the run."""
 
 

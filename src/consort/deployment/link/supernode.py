@@ -21,7 +21,7 @@ from flwr.supercore.run import RunNotRunningException as RunNotRunning
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
-from consort.deployment.keys import write_private
+from consort.core.files import write_file
 from consort.deployment.link.programs import (
     end_program,
     free_port,
@@ -29,7 +29,7 @@ from consort.deployment.link.programs import (
     start_program,
 )
 from consort.deployment.link.runtime import (
-    Interrupted,
+    Disconnected,
     RetryPolicy,
     connect_executor,
     parts_of,
@@ -87,7 +87,7 @@ class SuperNode:
 
     def start(self) -> None:
         """Starts the process with a new secret and on a free port."""
-        write_private(self.secret, os.urandom(32))
+        write_file(self.secret, os.urandom(32))
         self.log.unlink(missing_ok=True)
         port = free_port()
         self.address = f"127.0.0.1:{port}"
@@ -188,7 +188,7 @@ class IncomingMessage:
         """Sends the reply.
 
         Raises:
-            Interrupted: If the deadline is over and Flower no longer accepts it.
+            Disconnected: If the deadline is over and Flower no longer accepts it.
         """
         try:
             push_message(
@@ -200,7 +200,7 @@ class IncomingMessage:
                 )
             )
         except ObjectPushError as error:
-            raise Interrupted("the deadline is over") from error
+            raise Disconnected("the deadline is over") from error
         finally:
             self._disconnect()
 

@@ -7,14 +7,20 @@ from typing import Annotated
 
 import typer
 
+_GIVEN_UP = (
+    "these runs are to be neither extended nor exported nor audited, and their reports are written"
+)
+
 
 def clean(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs.")],
     yes: Annotated[bool, typer.Option("--yes", help="Delete, and do not only list.")] = False,
 ) -> None:
-    """Delete checkpoints and client states of finished runs; results and reports stay.
+    """Delete checkpoints and client states of finished runs; results, reports and tables stay.
 
-    Such a run can no longer be extended, exported or audited. Without --yes, nothing is deleted.
+    Such a run can no longer be extended, exported or audited, and a report that is written later
+    has no pictures of its predictions. Without --yes, nothing is deleted. Runs that are not
+    finished keep everything.
     """
     from consort.run.cleaning import clean as delete
     from consort.run.cleaning import leftover
@@ -31,5 +37,5 @@ def clean(
             freed += one.size
             if yes:
                 delete(one.folder)
-    done = "deleted" if yes else "can be deleted: add --yes"
+    done = "deleted" if yes else f"can be deleted: add --yes, if {_GIVEN_UP}"
     typer.echo(f"{freed / 2**20:.1f} MiB {done}")

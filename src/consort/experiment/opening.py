@@ -14,8 +14,7 @@ from consort.experiment.assembly import assemble, run_of
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import refuse_python, written_recipe
 from consort.results.result import Result
-from consort.run.cleaning import CLEANED
-from consort.run.folder import read_description
+from consort.run.folder import CLEANED, read_description
 from consort.run.run import Run
 
 

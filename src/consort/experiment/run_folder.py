@@ -84,12 +84,12 @@ def settle(
         written = refuse_another_run(folder, description, run)
         if shares is not None:
             _check_partition(folder / "partition.json", description)
-        if written["rounds"] != description["rounds"]:
-            with held(folder):
-                repeat_last_round(folder, written["rounds"])
         told = {key: description[key] for key in ("format", "title", "recipe", "rounds")}
         if any(written.get(key) != value for key, value in told.items()):
-            write_json(path, written | told)
+            with held(folder):
+                if run is not None and written["rounds"] != description["rounds"]:
+                    repeat_last_round(run, folder, written["rounds"])
+                write_json(path, written | told)
         return
     if Checkpoints(folder).exist:  # they are of a run of which nobody knows what it was
         raise Failure(f"{path} is missing: start the run again in a new folder")

@@ -81,6 +81,7 @@ class Checkpoints:
             if _round_of(path) >= round_:
                 with files.naming(path, "deleted"):
                     path.unlink()
+        files.sync_folder(self.folder)
 
     @property
     def exist(self) -> bool:
@@ -118,6 +119,21 @@ class Checkpoints:
                     log.warning("%s; rounds after that file are left out", damage)
                 else:
                     raise
+
+    def seal_of(self, history: History) -> tuple[int, str]:
+        """The length and the digest of the results, once the checkpoints are deleted.
+
+        Args:
+            history: The history of the run in a file.
+
+        Raises:
+            Failure: If the last checkpoint is damaged, or the history is not the one it knows.
+        """
+        path = self._paths()[-1]
+        files.read_checked(path)
+        length, digest = _of_history(path)
+        history.cut(length, digest)
+        return length, history.digest
 
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob(_PATTERN))

@@ -6,14 +6,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from consort.core.files import held
+from consort.core.files import held, naming
 from consort.core.sealed import write_json
 from consort.errors import Failure
 from consort.run.checkpoints import Checkpoints
-from consort.run.folder import read_description
+from consort.run.folder import CLEANED, HISTORY, read_description
+from consort.run.history import History
 
-CLEANED = "cleaned"
-"""The key of `run.json` that says that nothing but the results of a run is left."""
 _STATES = "clients"
 
 
@@ -47,19 +46,26 @@ def leftover(folder: Path) -> Leftover:
 def clean(folder: Path) -> None:
     """Deletes the checkpoints and the clients' states of a finished run; its results stay.
 
+    The digest of the results, which was in the checkpoint, is in `run.json` before anything is
+    deleted, so that damage is still noticed.
+
     Args:
         folder: The folder of the run.
 
     Raises:
         UsageError: The folder is in use.
-        Failure: The run is not finished.
+        Failure: The run is not finished, or its results or its last checkpoint are damaged.
     """
     with held(folder):
         if leftover(folder).unfinished:
             raise Failure(f"{folder}: the run is not finished, so that it keeps everything")
-        write_json(folder / "run.json", read_description(folder) | {CLEANED: True})
+        about = read_description(folder)
+        if not about.get(CLEANED):
+            sealed = Checkpoints(folder).seal_of(History(folder / HISTORY))
+            write_json(folder / "run.json", about | {CLEANED: sealed})
         for path in _files(folder):
-            path.unlink()
+            with naming(path, "deleted"):
+                path.unlink()
         shutil.rmtree(folder / _STATES, ignore_errors=True)
 
 

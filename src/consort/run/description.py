@@ -83,7 +83,7 @@ def described(run: Run, folder: Path) -> dict[str, Any]:
             )
         if planned[0] != planned[1]:
             refuse_extension(folder, *planned, run.algorithm, run.federation)
-            repeat_last_round(folder, planned[0])
+            repeat_last_round(run, folder, planned[0])
             write_json(path, written)
     return written
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 from consort.core.algorithm import Algorithm
 from consort.errors import UsageError
 from consort.federation.federation import Federation
 from consort.run.checkpoints import Checkpoints
-from consort.run.cleaning import CLEANED
-from consort.run.folder import read_description
+from consort.run.folder import CLEANED, read_description
 from consort.training.local import LocalTraining
+
+if TYPE_CHECKING:
+    from consort.run.run import Run
 
 _NUMBER = "rounds"
 _RATE = "rate"  # of LocalTraining, whose schedule is looked at
+_OURS = ("consort.core.", "consort.federation.")
 
 
 def refuse_extension(
@@ -51,17 +56,36 @@ def refuse_extension(
         )
 
 
-def repeat_last_round(folder: Path, planned: int) -> None:
+def repeat_last_round(run: Run, folder: Path, planned: int) -> None:
     """Prepares a folder, which this process holds, for more rounds than were planned.
 
     What a run measures after its last round may differ from what it measures after others, so the
-    last round of a finished run is repeated.
+    last round of a finished run is repeated. Before its checkpoint is deleted, all that the round
+    began with is read: if something of it is missing or damaged, the finished run stays as it is.
 
     Args:
-        folder: The folder of the run.
+        run: The run.
+        folder: Its folder.
         planned: The number of rounds that were planned.
+
+    Raises:
+        UsageError: The checkpoint before the last round is missing.
+        Failure: What the round began with is damaged.
     """
-    Checkpoints(folder).forget_from(planned)
+    checkpoints = Checkpoints(folder)
+    if checkpoints.last < planned:
+        return
+    if planned > 1:
+        saved = run.saved(1)
+        if saved is None or saved["round"] != planned - 1:
+            raise UsageError(
+                f"{folder} cannot be extended, since the checkpoint of round {planned - 1} is "
+                "missing: choose another --out"
+            )
+        states = run.states(saved)
+        for client in {*run.federation.client_ids, *run.federation.evaluation_ids}:
+            states.read(client, (planned, 0))
+    checkpoints.forget_from(planned)
 
 
 def reasons_against(algorithm: Algorithm[Any], federation: Federation) -> Iterator[str]:
@@ -78,10 +102,9 @@ def reasons_against(algorithm: Algorithm[Any], federation: Federation) -> Iterat
     for name, member in federation.members.items():
         if member.local.get("schedule") == "cosine":
             yield f'the schedule "cosine" of {name} depends on the number of rounds'
-    parts = (algorithm, *federation.protections)
-    for part in parts:
+    for part in (algorithm, *federation.protections):
         if uses_number_of_rounds(type(part)):
-            yield f"{type(part).__name__} depends on the number of rounds"
+            yield f"the code of {type(part).__name__} uses the number of rounds, or is not known"
 
 
 def uses_number_of_rounds(kind: type) -> bool:
@@ -92,16 +115,47 @@ def uses_number_of_rounds(kind: type) -> bool:
     Args:
         kind: The class.
     """
-    for base in kind.__mro__:
-        if base.__module__.startswith(("consort.core.", "consort.federation.")) or base is object:
-            continue
-        try:
-            tree = ast.parse(inspect.getsource(inspect.getmodule(base) or base))
-        except (OSError, TypeError, SyntaxError):
-            return True
-        if any(_reads(tree)):
-            return True
-    return False
+    bases = [base for base in kind.__mro__ if not base.__module__.startswith(_OURS)]
+    own = [b for b in bases if b.__module__.partition(".")[0] not in sys.stdlib_module_names]
+    return any(_reads_number(base) for base in own)
+
+
+def _reads_number(kind: type) -> bool:
+    try:
+        return any(any(_reads(ast.parse(text))) for text in _sources(kind))
+    except (OSError, TypeError, SyntaxError):
+        return True
+
+
+def _sources(kind: type) -> Iterator[str]:
+    """The code of a class's module and of the modules beside it that it uses."""
+    home = sys.modules.get(kind.__module__)
+    if home is None or getattr(home, "__file__", None) is None:  # a notebook, or made on the fly
+        yield inspect.getsource(kind)
+        return
+    seen, waiting = set(), [home]
+    while waiting:
+        module = waiting.pop()
+        if module.__name__ not in seen:
+            seen.add(module.__name__)
+            yield inspect.getsource(module)
+            waiting += _beside(module)
+
+
+def _beside(module: ModuleType) -> Iterator[ModuleType]:
+    """The modules in the folder of a module from which it takes something."""
+    folder = Path(str(module.__file__)).parent
+    for value in vars(module).values():
+        name = value.__name__ if isinstance(value, ModuleType) else _module_name(value)
+        other = sys.modules.get(name)
+        file = getattr(other, "__file__", None)
+        if other is not None and file and Path(file).parent == folder:
+            yield other
+
+
+def _module_name(value: Any) -> str:
+    name = getattr(value, "__module__", None)
+    return name if isinstance(name, str) else ""
 
 
 def _reads(node: ast.AST) -> Iterator[ast.AST]:

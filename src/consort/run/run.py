@@ -27,8 +27,8 @@ from consort.federation.federation import Federation
 from consort.federation.participation import cohort
 from consort.federation.protection import Setting
 from consort.run.checkpoints import Checkpoints
-from consort.run.cleaning import CLEANED
 from consort.run.description import described
+from consort.run.folder import CLEANED
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work

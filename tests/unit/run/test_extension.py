@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import pytest
 from tests.helpers import assert_same, tiny_federation
 from tests.unit.cli.command import RECIPE, TIMING, consort
 
-from consort import Federation, LocalTraining, Run, Schedule, UsageError
+from consort import Failure, Federation, LocalTraining, Run, Schedule, UsageError
 from consort.algorithms.affr import AFFR
 from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg
 from consort.algorithms.fedkd import FedKD
 from consort.algorithms.registry import algorithm_places, find_algorithm
 from consort.algorithms.scaffold import Scaffold
-from consort.run.cleaning import clean, leftover
+from consort.run.cleaning import leftover
 from consort.run.extension import reasons_against, uses_number_of_rounds
+from consort.run.folder import read_description
 from consort.run.history import History
 
 LOCAL = LocalTraining(lr=0.1)
@@ -101,6 +103,18 @@ def test_algorithms_that_count_rounds_are_found():
     assert found == {"affr", "affr_plus", "feddg_ga", "fedfew_plus", "fedkd", "mfed_plus"}
 
 
+def test_code_beside_the_algorithm_counts(tmp_path, monkeypatch):
+    """Own code in several files: what a helper reads, the algorithm reads."""
+    (tmp_path / "my_plan.py").write_text("def share(clients):\n    return 1 / clients.rounds\n")
+    (tmp_path / "my_steps.py").write_text("import my_plan\nsteps = [my_plan.share]\n")
+    text = "from consort.algorithms.fedavg import FedAvg\nclass {0}(FedAvg):\n    pass\n"
+    (tmp_path / "my_own.py").write_text("import my_steps\n" + text.format("Own"))
+    (tmp_path / "my_other.py").write_text(text.format("Other"))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert uses_number_of_rounds(import_module("my_own").Own)
+    assert not uses_number_of_rounds(import_module("my_other").Other)
+
+
 def test_code_that_cannot_be_read_is_not_trusted():
     made = type("Made", (FedAvg,), {"__module__": "nowhere"})
     assert "nowhere" not in sys.modules
@@ -135,38 +149,35 @@ def test_other_changes_are_named(tmp_path):
     assert "another recipe (recipe.local.lr: 0.1, now 0.2): choose another --out" in shown.error
 
 
-def test_cleaning_leaves_the_results(tmp_path):
-    run = go(tmp_path / "a", 2)
-    before = rows(tmp_path / "a")
-    assert leftover(tmp_path / "a").size > 0
-    clean(tmp_path / "a")
-    assert leftover(tmp_path / "a").size == 0
-    assert not list((tmp_path / "a").glob("*.ckpt"))
-    again = go(tmp_path / "a", 2)  # finished: nothing is trained
-    assert rows(tmp_path / "a") == before
-    assert again.server is None
-    assert run.server is not None
-    with pytest.raises(UsageError, match="was cleaned and cannot be extended"):
-        go(tmp_path / "a", 3)
+@pytest.mark.parametrize("name", ["round-000003.ckpt", "clients/states.jsonl"])
+def test_what_the_repeated_round_begins_with_is_read_before_anything_is_deleted(tmp_path, name):
+    go(tmp_path, 4, Scaffold(LOCAL))
+    before, sound = rows(tmp_path), (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(sound[:40] + b"?" + sound[41:])
+    with pytest.raises(Failure, match=f"{name} is damaged"):
+        go(tmp_path, 6, Scaffold(LOCAL))
+    assert rows(tmp_path) == before
+    assert read_description(tmp_path)["rounds"] == 4
+    assert (tmp_path / "round-000004.ckpt").exists()
+    (tmp_path / name).write_bytes(sound)
+    go(tmp_path, 6, Scaffold(LOCAL))
+    go(tmp_path / "straight", 6, Scaffold(LOCAL))
+    assert rows(tmp_path) == rows(tmp_path / "straight")
 
 
-def test_the_command_lists_before_it_deletes(tmp_path):
-    path = tmp_path / "tiny.toml"
-    path.write_text(RECIPE)
-    out = tmp_path / "out"
-    consort("compare", path, "--out", out, "--quiet")
-    folder = out / "fedavg" / "seed-0"
-    (folder / "round-000002.ckpt").rename(tmp_path / "kept")  # as if it were not finished
-    shown = consort("clean", out)
-    assert f"{folder}: not finished, kept" in shown.out
-    assert shown.out.endswith("MiB can be deleted: add --yes\n")
-    assert list(out.rglob("*.ckpt"))
-    shown = consort("clean", out, "--yes")
-    assert shown.out.endswith("MiB deleted\n")
-    assert [p.parent for p in out.rglob("*.ckpt")] == [folder]
-    (tmp_path / "kept").rename(folder / "round-000002.ckpt")
-    assert consort("compare", path, "--out", out, "--quiet").code == 0
-    shown = consort("export", out / "ditto" / "seed-0", "--client", "client-0", "--out", "m.pt")
-    assert (shown.code, "was cleaned: its models and checkpoints are deleted" in shown.err) == (
-        1, True,
-    )  # fmt: skip
+def test_without_the_checkpoint_before_the_last_a_run_is_not_begun_again(tmp_path):
+    go(tmp_path, 3)
+    before = rows(tmp_path)
+    (tmp_path / "round-000002.ckpt").unlink()
+    with pytest.raises(UsageError, match="since the checkpoint of round 2 is missing"):
+        go(tmp_path, 4)
+    assert rows(tmp_path) == before
+    go(tmp_path, 3)
+
+
+def test_an_unfinished_run_is_extended_without_repeating(tmp_path):
+    go(tmp_path, 4)
+    (tmp_path / "round-000004.ckpt").unlink()  # as after a crash in the last round
+    go(tmp_path, 6)
+    go(tmp_path / "straight", 6)
+    assert rows(tmp_path) == rows(tmp_path / "straight")

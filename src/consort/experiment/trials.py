@@ -55,16 +55,18 @@ def best_of(trials: Sequence[Trial], higher_is_better: bool) -> Trial:
     return max(scored, key=lambda pair: sign * pair[0])[1]
 
 
-def trials_table(trials: Sequence[Trial], metric: str) -> str:
+def trials_table(trials: Sequence[Trial], metric: str, higher_is_better: bool = True) -> str:
     """What was tried, as CSV: settings, the validation score, costs, and who is on a Pareto front.
 
     Args:
         trials: The trials.
         metric: The deciding metric.
+        higher_is_better: Of the deciding metric.
     """
+    best = fronts(trials, higher_is_better)
     keys = sorted({key for trial in trials for key in trial.point})
     head = ["algorithm", "trial", *keys, f"validation_{metric}", "std", "seeds", "bytes", "seconds",
-            "error"]  # fmt: skip
+            "pareto", "error"]  # fmt: skip
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
@@ -73,7 +75,8 @@ def trials_table(trials: Sequence[Trial], metric: str) -> str:
         found = [score.mean, score.std, score.n] if score else ["", "", ""]
         settings = [trial.point.get(key, "") for key in keys]
         costs = [trial.bytes, trial.seconds] if score else ["", ""]
-        writer.writerow([trial.algorithm, trial.name, *settings, *found, *costs, trial.error])
+        on = " ".join(cost for cost, front_of in best.items() if trial in front_of)
+        writer.writerow([trial.algorithm, trial.name, *settings, *found, *costs, on, trial.error])
     return out.getvalue()
 
 

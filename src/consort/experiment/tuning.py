@@ -13,7 +13,7 @@ from consort.core.files import write_file
 from consort.core.registry import did_you_mean
 from consort.errors import UsageError
 from consort.experiment.comparing import run_folder
-from consort.experiment.jobs import Jobs, TuningJob
+from consort.experiment.jobs import JobRunner, TuningJob
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import written_recipe
@@ -32,7 +32,7 @@ class Search:
     recipe: Recipe
     root: Path
     data: Path | None
-    jobs: Jobs
+    jobs: JobRunner
     told: Callable[[str], None] = lambda _: None
     """Is told how the search proceeds."""
     trials: list[Trial] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Search:
             for tried in self._tried(name, budget, metric, higher):
                 self.trials.append(tried)
                 self.told(_sentence(tried, metric))
-                self._write(metric)
+                self._write(metric, higher)
             best[name] = best_of([t for t in self.trials if t.algorithm == name], higher)
         return best
 
@@ -143,8 +143,9 @@ class Search:
             mean(run.value("seconds") for run in runs),
         )
 
-    def _write(self, metric: str) -> None:
-        write_file(self.root / "trials.csv", trials_table(self.trials, metric).encode())
+    def _write(self, metric: str, higher: bool) -> None:
+        text = trials_table(self.trials, metric, higher)
+        write_file(self.root / "trials.csv", text.encode())
 
 
 def job_of(recipe: Recipe, algorithm: str, seed: int, folder: Path, data: Path | None) -> TuningJob:

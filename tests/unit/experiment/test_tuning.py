@@ -205,6 +205,8 @@ def test_fronts_of_trials():
         "bytes": [cheap, good], "seconds": [cheap, good],
     }  # fmt: skip
     assert fronts([bad, good, cheap], False)["bytes"] == [cheap, bad]
+    rows = csv.DictReader(StringIO(trials_table([bad, good, cheap], "accuracy")))
+    assert [row["pareto"] for row in rows] == ["", "bytes seconds", "bytes seconds"]
 
 
 def test_failed_trials_have_empty_cells():

@@ -152,9 +152,7 @@ def test_two_models_that_share_the_tasks_are_one_file(divided, suffix, tmp_path)
 def test_two_encoders_are_not_written_as_one(divided, tmp_path):
     with pytest.raises(Failure, match="some-0 has two models"):
         export(divided, "some-0", tmp_path / "encoder.safetensors", encoder=True)
-    with pytest.raises(
-        UsageError, match="an encoder alone is written to a file"
-    ):
+    with pytest.raises(UsageError, match="an encoder alone is written to a file"):
         export(divided, "some-0", tmp_path / "encoder.pt", encoder=True)
     assert not list(tmp_path.iterdir())
 

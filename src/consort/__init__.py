@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from consort.federation.federation import Federation
     from consort.federation.member import Member
     from consort.federation.protection import Protection
+    from consort.interactive.experiment import Experiment
     from consort.interactive.outcome import Outcome
     from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
@@ -63,6 +64,7 @@ _HOMES = {
     "Dataset": "data.dataset",
     "Each": "core.messages",
     "Examples": "data.examples",
+    "Experiment": "interactive.experiment",
     "Failure": "errors",
     "Federation": "federation.federation",
     "History": "run.history",
@@ -112,6 +114,7 @@ __all__ = [
     "Dataset",
     "Each",
     "Examples",
+    "Experiment",
     "Failure",
     "Federation",
     "History",
@@ -152,6 +155,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Imports a public name when it is first used, so that `import consort` is immediate."""
+    if name == "run":  # a package that can be called
+        return import_module("consort.run")
     if name not in _HOMES:
         raise AttributeError(f"module 'consort' has no attribute {name!r}")
     return getattr(import_module(f"consort.{_HOMES[name]}"), name)

@@ -118,7 +118,7 @@ def run_of(
     return Run(
         federation.protected(*recipe.protections(name)),
         recipe.algorithm(name),
-        recipe.run,
+        recipe.schedule(name),
         federation.seed,
         folder,
         **how,

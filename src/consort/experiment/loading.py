@@ -99,6 +99,7 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for name in recipe.algorithms:
             _check_trainings(name, recipe.algorithm(name), trainings)
             recipe.protections(name)
+            recipe.schedule(name)
         for claim in recipe.claims:
             Claim.parse(claim, list(recipe.algorithms))
     except UsageError as error:

@@ -7,8 +7,10 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +22,7 @@ import consort
 from consort.core.sealed import write_json
 from consort.data.examples import Splits
 from consort.errors import UsageError
+from consort.federation.selection import table_of
 from consort.models.registry import parameter_count
 from consort.run.differences import differences
 from consort.run.extension import refuse_extension, repeat_last_round
@@ -45,6 +48,7 @@ def environment() -> dict[str, Any]:
         cpu = lines[0].partition(":")[2].strip() if lines else ""
     return {
         "consort": consort.__version__,
+        "commit": _commit(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
@@ -52,6 +56,20 @@ def environment() -> dict[str, Any]:
         "cpu": cpu,
         "cores": os.cpu_count(),
     }
+
+
+@cache
+def _commit() -> str:
+    """The commit of Consort's source, with `+` if it was changed; empty where there is none."""
+    root = Path(consort.__file__).parents[2]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip()
 
 
 def described(run: Run, folder: Path) -> dict[str, Any]:
@@ -152,7 +170,7 @@ def _settings(run: Run) -> dict[str, Any]:
     protections = {p.table: asdict(p) for p in federation.protections}
     settings = {
         "algorithms": {run.name or name_of(algorithm): options},
-        "run": asdict(run.schedule),
+        "run": asdict(run.schedule) | {"selection": table_of(run.schedule.selection)},
         "compute": asdict(federation.compute),
         "batchnorm": federation.batchnorm,
         "initial_seed": federation.seed,

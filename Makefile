@@ -1,6 +1,7 @@
 # make demo   installs Consort and runs a demonstration with heterogeneous clients
 # make test   installs what the tests need and runs all checks
 # make docs   builds the documentation into site/
+# make tables writes the tables of the pages from the files in results/
 # make lock   pins all dependencies with hashes, in requirements/
 # make audit  installs what is locked, and asks for known vulnerabilities
 VENV ?= .venv
@@ -10,7 +11,7 @@ export HF_HUB_OFFLINE = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: demo setup setup-test browser lint types test docs benchmarks lock audit clean
+.PHONY: demo setup setup-test browser lint types test docs tables benchmarks lock audit clean
 
 demo: setup
 	$(VENV)/bin/consort demo
@@ -45,6 +46,9 @@ types: setup-test
 
 test: lint types
 	$(VENV)/bin/pytest -n 2
+
+tables: setup
+	$(VENV)/bin/python docs/result_tables.py
 
 docs: $(VENV)/.installed-docs
 	$(VENV)/bin/mkdocs build --strict

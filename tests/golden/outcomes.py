@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +31,9 @@ Key = tuple[int, str, str, str, str, str, str, int]
 class Outcome(NamedTuple):
     """The rows of one run, in the order of their keys, and a digest of the server's last state."""
 
-    rows: list[tuple[Key, float]]
-    server: str
+    rows: list[tuple[Key, float | None]]
+    """None stands for a value that has changed since it was recorded on that machine."""
+    server: str | None
 
 
 def outcomes(recipe: str, folder: Path, workers: int = 1) -> dict[str, Outcome]:
@@ -92,8 +94,50 @@ def machine() -> dict[str, str]:
     }
 
 
-def write(recipe: str, found: Mapping[str, Outcome]) -> None:
-    """Records outcomes in a small file, in which what many rows share is written once.
+def record(recipe: str, found: Mapping[str, Outcome]) -> None:
+    """Records the outcomes of this machine; what they change is no longer known of other machines.
+
+    Args:
+        recipe: The recipe.
+        found: The outcome of each of its algorithms.
+    """
+    own = _path(recipe, machine())
+    before = _load(own)[1] if own.exists() else None
+    _write(own, machine(), found)
+    for path in NUMBERS.glob(f"*/{recipe}.json"):
+        if before is not None and path != own:
+            where, theirs = _load(path)
+            _write(path, where, still_known(found, before, theirs))
+
+
+def still_known(
+    found: Mapping[str, Outcome], before: Mapping[str, Outcome], theirs: Mapping[str, Outcome]
+) -> dict[str, Outcome]:
+    """The outcomes of another machine, without what is different on this one than before."""
+    kept = {}
+    for name, outcome in found.items():
+        old, other = (runs.get(name, Outcome([], None)) for runs in (before, theirs))
+        known, values = _numbered(old), _numbered(other)
+        rows: list[tuple[Key, float | None]] = [
+            (key[0], values.get(key) if repr(known.get(key)) == repr(value) else None)
+            for key, value in _numbered(outcome).items()
+        ]
+        kept[name] = Outcome(rows, other.server if old.server == outcome.server else None)
+    return kept
+
+
+def _numbered(outcome: Outcome) -> dict[tuple[Key, int], float | None]:
+    """The rows, with numbers for those that have the same key."""
+    seen: Counter[Key] = Counter()
+    numbered = {}
+    for key, value in outcome.rows:
+        numbered[key, seen[key]] = value
+        seen[key] += 1
+    return numbered
+
+
+def _write(path: Path, where: Mapping[str, str], found: Mapping[str, Outcome]) -> None:
+    """Writes outcomes into a small file, in which what many rows share is written once.
 
     A row is the place of its key in `keys`, and a value; a key is the places of what was measured
     in `whats` and of whom in `whos`. JSON writes the shortest decimals that give the same float
@@ -103,7 +147,7 @@ def write(recipe: str, found: Mapping[str, Outcome]) -> None:
     places = {key: place for place, key in enumerate(keys)}
     whats, whos = sorted({_what(key) for key in keys}), sorted({_who(key) for key in keys})
     content = {
-        "machine": machine(),
+        "machine": where,
         "whats": whats,
         "whos": whos,
         "keys": [(whats.index(_what(key)), whos.index(_who(key))) for key in keys],
@@ -116,7 +160,6 @@ def write(recipe: str, found: Mapping[str, Outcome]) -> None:
             for name, outcome in found.items()
         },
     }
-    path = _path(recipe, machine())
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, separators=(",", ":")) + "\n")
 
@@ -124,7 +167,12 @@ def write(recipe: str, found: Mapping[str, Outcome]) -> None:
 def read(recipe: str) -> tuple[bool, dict[str, Outcome]]:
     """Whether outcomes were recorded on this machine, and these, or else those of another one."""
     own = _path(recipe, machine())
-    path = own if own.exists() else min(NUMBERS.glob(f"*/{recipe}.json"))
+    where, found = _load(own if own.exists() else min(NUMBERS.glob(f"*/{recipe}.json")))
+    return where == machine(), found
+
+
+def _load(path: Path) -> tuple[dict[str, str], dict[str, Outcome]]:
+    """The machine of a file, and the outcomes in it."""
     content = json.loads(path.read_text())
     whats, whos = content["whats"], content["whos"]
     keys = [_key(whats[what], whos[who]) for what, who in content["keys"]]
@@ -132,7 +180,7 @@ def read(recipe: str) -> tuple[bool, dict[str, Outcome]]:
     for name, run in content["runs"].items():
         chosen = [keys[place] for place in run["keys"]]
         found[name] = Outcome(list(zip(chosen, run["values"], strict=True)), run["server"])
-    return content["machine"] == machine(), found
+    return content["machine"], found
 
 
 def _what(key: Key) -> tuple[int, str, str, str, str, str]:

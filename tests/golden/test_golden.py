@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.golden.outcomes import NUMBERS, RECIPES, Outcome, outcomes, read
+from tests.golden.outcomes import NUMBERS, RECIPES, Outcome, outcomes, read, still_known
 
 WITH_WORKERS = "images"
 
@@ -41,15 +41,34 @@ def check(recipe: str, found: dict[str, Outcome]) -> None:
         assert keys[0] == keys[1], f"{recipe}, {name}"
     if not exact:
         pytest.skip("no numbers are recorded for this kind of machine: rows were compared only")
-    for name, outcome in found.items():
-        compare(f"{recipe}, {name}", outcome, expected[name])
+    unknown = sum(
+        compare(f"{recipe}, {name}", outcome, expected[name]) for name, outcome in found.items()
+    )
+    if unknown:
+        pytest.skip(f"all agrees, but {unknown} numbers have not been recorded here anew")
 
 
-def compare(run: str, found: Outcome, expected: Outcome) -> None:
+def compare(run: str, found: Outcome, expected: Outcome) -> int:
+    """Checks what is recorded, and counts what is not."""
     different = [
         (key, value, other)
         for (key, value), (_, other) in zip(found.rows, expected.rows, strict=True)
-        if repr(value) != repr(other)
+        if other is not None and repr(value) != repr(other)
     ]
     assert not different, f"{run}: {len(different)} values, the first of them {different[:5]}"
-    assert found.server == expected.server, f"{run}: the server's last state"
+    assert expected.server in (found.server, None), f"{run}: the server's last state"
+    return [value for _, value in expected.rows].count(None) + (expected.server is None)
+
+
+def test_what_changes_here_is_unknown_elsewhere_until_it_is_recorded_there() -> None:
+    key, other, new = ((1, metric, "", "", "", "", "", 0) for metric in ("a", "b", "c"))
+    before = {"run": Outcome([(key, 1.0), (other, 2.0), (other, 3.0)], "s")}
+    theirs = {"run": Outcome([(key, 1.5), (other, 2.5), (other, 3.5)], "t")}
+    now = {
+        "run": Outcome([(key, 1.0), (new, 9.0), (other, 2.0), (other, 4.0)], "s"),
+        "added": Outcome([(key, 1.0)], "u"),
+    }
+    assert still_known(now, before, theirs) == {
+        "run": Outcome([(key, 1.5), (new, None), (other, 2.5), (other, None)], "t"),
+        "added": Outcome([(key, None)], None),
+    }

@@ -25,6 +25,7 @@ from consort.cli.options import (
 )
 from consort.cli.stopping import stops_on_sigterm
 from consort.engines.choice import EngineChoice
+from consort.errors import UsageError
 
 if TYPE_CHECKING:
     from consort.cli.show import Screen
@@ -83,6 +84,12 @@ def compare(
         bool,
         typer.Option("--check", help="Exit with code 1 unless every claim of the recipe holds."),
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also add a row for each run to a CSV file in this folder.", metavar="DIR"
+        ),
+    ] = None,
     workers: Workers = 1,
     engine: Engine = None,
     address: Address = None,
@@ -96,9 +103,14 @@ def compare(
     """Run all algorithms and seeds of a recipe. Prints a results table and checks its claims."""
     from consort.cli.show import Screen
     from consort.cli.watching import Watching
+    from consort.experiment import recording
     from consort.experiment.comparing import Planned, plan, ready_runs
     from consort.results.comparison import judge
 
+    if record and changes:
+        raise UsageError(
+            "--record writes down what a recipe comes to: change the recipe, not --set"
+        )
     choice = EngineChoice(engine, workers, address)
     path, loaded = named_recipe(recipe, scale, changes)
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
@@ -114,6 +126,8 @@ def compare(
 
         for run in ready_runs(loaded, planned, data, choice, watch):
             run.go()
+    if record:
+        recording.record(record, path, scale, folders)
     verdicts = judge(loaded.claims, list(loaded.algorithms), folders)
     finish(folders, screen, loaded, root, verdicts)
     if check and any(verdict.outcome != "holds" for verdict in verdicts):

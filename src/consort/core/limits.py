@@ -55,14 +55,13 @@ OWN = Limits(
 """For files and processes of our own."""
 
 
-def read_json(data: bytes | memoryview, limits: Limits, finite: bool = False) -> Any:
+def read_json(data: bytes | memoryview, limits: Limits) -> Any:
     """Reads JSON from an untrusted source.
 
     Args:
         data: The bytes.
         limits: Bounds on their number and on the length of whole numbers. The depth is bounded by
             the parser here, and checked by whoever reads the values.
-        finite: Whether NaN and infinite numbers are refused.
 
     Returns:
         The values.
@@ -79,12 +78,7 @@ def read_json(data: bytes | memoryview, limits: Limits, finite: bool = False) ->
         return int(digits)
 
     try:
-        return json.loads(
-            str(data, "utf-8"),
-            object_pairs_hook=_table,
-            parse_int=whole,
-            parse_constant=_refuse if finite else None,
-        )
+        return json.loads(str(data, "utf-8"), object_pairs_hook=_table, parse_int=whole)
     except RecursionError:
         raise Refused("the message is nested too deeply") from None
     except ValueError as error:
@@ -96,7 +90,3 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         raise Refused("the message has a key twice")
     return table
-
-
-def _refuse(constant: str) -> Any:
-    raise Refused(f"the message holds {constant} where a finite number belongs")

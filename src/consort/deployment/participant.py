@@ -231,7 +231,7 @@ class Participant:
                 enrolled.study.seed,
                 schedule.rounds,
                 StateStore(self.folder / self._session),
-                schedule.tuning_epochs,
+                schedule.tuning,
                 site=self._site(enrolled),
             )
         return self._host

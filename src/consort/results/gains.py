@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from consort.metrics.delta_m import delta_m
 from consort.results.result import Result
@@ -14,19 +14,11 @@ from consort.results.result import Result
 DELTA_M = "delta_m"
 ALONE = "LocalOnly"
 
+T = TypeVar("T")
+
 
 Scored: TypeAlias = Callable[[Result], Mapping[tuple[str, str], float]]
 """Scores of a run by group and task, or by client and task."""
-
-
-def gains(results: Sequence[Result]) -> dict[tuple[str, int], float]:
-    """Δm in percent by algorithm and seed, where a run of `local_only` with that seed is there."""
-    alone = alone_by_seed(results)
-    return {
-        (result.algorithm, result.seed): gain_over(result, alone[result.seed])
-        for result in results
-        if result.seed in alone
-    }
 
 
 def alone_by_seed(results: Sequence[Result]) -> dict[int, Result]:
@@ -36,19 +28,28 @@ def alone_by_seed(results: Sequence[Result]) -> dict[int, Result]:
 
 def gain_over(result: Result, alone: Result) -> float:
     """The mean relative gain over all tasks of all groups of clients; NaN if a score is missing."""
-    ours, theirs = scores(result), scores(alone)
-    usable = ours.keys() == theirs.keys() and all(
-        math.isfinite(value) for value in (*ours.values(), *theirs.values())
-    )
-    if not usable or not all(theirs.values()):
+    higher = {key: has_higher_better(result, key[1]) for key in scores(result)}
+    return gain(_named(scores(result)), _named(scores(alone)), _named(higher))
+
+
+def gain(
+    ours: Mapping[str, float], theirs: Mapping[str, float], higher: Mapping[str, bool]
+) -> float:
+    """The mean relative gain of scores in percent; NaN if one is missing, not finite or was zero.
+
+    Args:
+        ours: The scores.
+        theirs: Those that they are compared with.
+        higher: Of which of them more is better.
+    """
+    finite = all(math.isfinite(value) for value in (*ours.values(), *theirs.values()))
+    if ours.keys() != theirs.keys() or not finite or not all(theirs.values()):
         return math.nan
-    higher = {key: _higher(result, key[1]) for key in ours}
-    names = {key: "/".join(key) for key in ours}
-    return delta_m(
-        {names[key]: value for key, value in ours.items()},
-        {names[key]: value for key, value in theirs.items()},
-        {names[key]: value for key, value in higher.items()},
-    )
+    return delta_m(ours, theirs, higher)
+
+
+def _named(values: Mapping[tuple[str, str], T]) -> dict[str, T]:
+    return {"/".join(key): value for key, value in values.items()}
 
 
 def scores(result: Result) -> dict[tuple[str, str], float]:
@@ -57,13 +58,6 @@ def scores(result: Result) -> dict[tuple[str, str], float]:
     for (client, task), value in client_scores(result).items():
         values[str(result.clients[client]["group"]), task].append(value)
     return {key: fmean(found) for key, found in sorted(values.items())}
-
-
-def upward_scores(result: Result) -> dict[tuple[str, str], float]:
-    """By group and task: the same with its sign changed where lower is better."""
-    return {
-        key: value if _higher(result, key[1]) else -value for key, value in scores(result).items()
-    }
 
 
 def client_scores(result: Result) -> dict[tuple[str, str], float]:
@@ -80,12 +74,13 @@ def gains_apart(result: Result, alone: Result, scored: Scored) -> dict[tuple[str
     """What Δm is the mean of, in percent; without those whose score is missing or was zero."""
     ours, theirs = scored(result), scored(alone)
     return {
-        key: delta_m({task: ours[key]}, {task: theirs[key]}, {task: _higher(result, task)})
+        key: gain({task: ours[key]}, {task: theirs[key]}, {task: has_higher_better(result, task)})
         for key in ours
         for task in key[1:]
         if theirs.get(key) and math.isfinite(ours[key]) and math.isfinite(theirs[key])
     }
 
 
-def _higher(result: Result, task: str) -> bool:
+def has_higher_better(result: Result, task: str) -> bool:
+    """Whether more is better in a task."""
     return bool(result.tasks[task]["higher_is_better"])

@@ -261,7 +261,8 @@ class Result:
         `accuracy` is the mean over clients (of the mean over a client's tasks) of the reported
         model on test data at the end: in the last round, or over as many rounds as the recipe's
         `average_rounds` says. `worst_accuracy` is the worst client, `weighted_accuracy` the mean
-        weighted by test examples, `best_accuracy` the mean in the best round by validation.
+        weighted by test examples, `spread_accuracy` the standard deviation over clients,
+        `best_accuracy` the mean in the best round by validation.
         `tuned_accuracy` and `worst_tuned_accuracy` are those after local training,
         `unseen_others_wd_eer` is of users that no client trains on. `bytes`, `bytes_up`,
         `bytes_down`, `seconds`, `client_seconds` and, if they were counted, `flops` are totals of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, TypeAlias
 
 from consort.errors import UsageError
@@ -60,6 +60,7 @@ def named_values(
     values |= {f"best_{m}": partial(_best, metric=m) for m in every}
     values |= {f"worst_{m}": partial(_worst, metric=m) for m in own}
     values |= {f"weighted_{m}": partial(_weighted, metric=m) for m in own}
+    values |= {f"spread_{m}": partial(_spread, metric=m) for m in own}
     values |= {f"{TUNED}_{m}": partial(_final, metric=m, model=TUNED) for m in sorted(tuned)}
     values |= {
         f"worst_{TUNED}_{m}": partial(_worst, metric=m, model=TUNED) for m in own if m in tuned
@@ -81,6 +82,11 @@ def _worst(run: Result, metric: str, model: str = "") -> float:
     if math.isnan(mean(values)):
         return math.nan
     return min(values) if run.own_metrics[metric] else max(values)
+
+
+def _spread(run: Result, metric: str) -> float:
+    values = list(run.over_last_rounds(metric).values())
+    return math.nan if math.isnan(mean(values)) else pstdev(values)
 
 
 def _weighted(run: Result, metric: str) -> float:
@@ -126,7 +132,16 @@ def is_higher_better(run: Result, name: str) -> bool:
     for metric, higher in run.own_metrics.items():
         if name == metric or name.endswith(f"_{metric}"):
             return higher
-    return _FALLING.isdisjoint(name.split("_"))
+    return rises(name)
+
+
+def rises(name: str) -> bool:
+    """Whether more of a value is better, judged by its name alone.
+
+    Args:
+        name: The name of the value.
+    """
+    return name not in _COSTS and name != "flops" and _FALLING.isdisjoint(name.split("_"))
 
 
 def by_client(run: Result, name: str) -> dict[str, float]:

@@ -7,8 +7,10 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +46,7 @@ def environment() -> dict[str, Any]:
         cpu = lines[0].partition(":")[2].strip() if lines else ""
     return {
         "consort": consort.__version__,
+        "commit": _commit(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
@@ -51,6 +54,20 @@ def environment() -> dict[str, Any]:
         "cpu": cpu,
         "cores": os.cpu_count(),
     }
+
+
+@cache
+def _commit() -> str:
+    """The commit of Consort's source, with `+` if it was changed; empty where there is none."""
+    root = Path(consort.__file__).parents[2]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip()
 
 
 def described(run: Run, folder: Path) -> dict[str, Any]:

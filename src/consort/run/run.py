@@ -251,7 +251,7 @@ class Run:
             self.seed,
             self.schedule.rounds,
             store,
-            self.schedule.tuning_epochs,
+            self.schedule.tuning,
         )
         engine = self._start_engine(host)
         stack.callback(engine.close)

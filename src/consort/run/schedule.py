@@ -9,6 +9,7 @@ from consort.core.bounds import Fraction, NonNegativeInt, PositiveInt, Probabili
 from consort.engines.middleware import ErrorPolicy
 from consort.errors import UsageError
 from consort.federation.selection import selection_of
+from consort.training.tuning import Tuning, TuningChoice
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Schedule:
     """Rounds from one evaluation to the next; 0 evaluates only after the last round."""
     tuning_epochs: NonNegativeInt = 0
     """Epochs of local fine-tuning after which evaluations score the model again, as `tuned`."""
+    tuning_choice: TuningChoice = "last"
+    """Which epoch of fine-tuning is scored: the `last`, or the `best` on validation data, the model
+    before fine-tuning included."""
     dropout: Probability = 0.0
     """Simulated: the probability that a client cannot be reached in a round."""
     stragglers: Probability = 0.0
@@ -50,3 +54,8 @@ class Schedule:
                 "run.selection chooses clients by the losses of evaluations: set "
                 "run.evaluate_every above 0"
             )
+
+    @property
+    def tuning(self) -> Tuning:
+        """The fine-tuning before a model is scored again."""
+        return Tuning(self.tuning_epochs, self.tuning_choice)

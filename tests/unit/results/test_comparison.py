@@ -11,8 +11,8 @@ from consort.errors import UsageError
 from consort.experiment.loading import load_recipe
 from consort.experiment.recipe import Recipe
 from consort.results.claims import Verdict
-from consort.results.comparison import judge
-from consort.results.gains import gains
+from consort.results.comparison import gains, judge
+from consort.results.records import Record
 from consort.results.result import Result
 from consort.run.folder import runs_below
 
@@ -163,7 +163,7 @@ def test_runs_are_found_in_a_folder_and_below_it(compared, tmp_path: Path):
 def test_the_gain_over_training_alone_is_relative_and_by_seed(compared):
     _, root = compared
     results = [Result.load(folder) for folder in runs_below(root)]
-    found = gains(results)
+    found = gains([Record.of(result) for result in results])
     value = {(result.algorithm, result.seed): result.value("accuracy") for result in results}
     for seed in SEEDS:
         alone = value["local_only", seed]
@@ -174,7 +174,7 @@ def test_the_gain_over_training_alone_is_relative_and_by_seed(compared):
 
 def test_without_a_run_alone_there_is_no_gain(compared):
     _, root = compared
-    others = [Result.load(f) for f in runs_below(root) if "local_only" not in str(f)]
+    others = [Record.of(Result.load(f)) for f in runs_below(root) if "local_only" not in str(f)]
     assert gains(others) == {}
 
 

@@ -18,7 +18,7 @@ from consort.results.claims import Claim
 from consort.results.claims.comparison import Measured
 from consort.results.claims.no_task_worse import EACH_TASK
 from consort.results.comparison import judge as judge_runs
-from consort.results.gains import upward_scores
+from consort.results.records import Record, Score
 
 ALGORITHMS = ["alone", "ours", "other"]
 TEXT = "each task(ours) >= each task(alone) - standard error"
@@ -144,13 +144,13 @@ def test_lower_is_better_where_the_metric_says_so(tmp_path, depths, outcome):
     assert verdict.outcome == outcome
     if outcome == "fails":
         assert verdict.detail == (
-            "group of b depth: margin -0.35 with a standard error of 0.05 over 2 seeds"
+            "group of b/depth: margin -0.35 with a standard error of 0.05 over 2 seeds"
         )
 
 
-def test_scores_are_turned_up(tmp_path):
-    found = upward_scores(result(tmp_path, "ours", 0, {"a": {"seg": 0.6, "depth": 2.0}}))
-    assert found == {("group of a", "seg"): 0.6, ("group of a", "depth"): -2.0}
+def test_scores_say_whether_more_is_better(tmp_path):
+    found = Record.of(result(tmp_path, "ours", 0, {"a": {"seg": 0.6, "depth": 2.0}})).tasks
+    assert found == {"group of a/seg": Score(0.6, True), "group of a/depth": Score(2.0, False)}
 
 
 # What cannot be written

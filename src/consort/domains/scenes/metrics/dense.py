@@ -28,16 +28,13 @@ def best_f_measure(counts: Tensor, beta_squared: float) -> float:
 
     Args:
         counts: Rows are true positives, predicted positives and actual positives, by threshold.
-            An optional fourth row counts the actual positives that were found, where these differ
-            from the predictions that are right.
         beta_squared: β², the weight of recall.
 
     Returns:
         The F-measure at the best threshold.
     """
-    hits, found, there = counts[:3].double()
-    recalled = counts[3].double() if len(counts) > 3 else hits
-    precision, recall = hits / found.clamp(min=1), recalled / there.clamp(min=1)
+    hits, found, there = counts.double()
+    precision, recall = hits / found.clamp(min=1), hits / there.clamp(min=1)
     both = (beta_squared * precision + recall).clamp(min=1e-12)
     return float(((1 + beta_squared) * precision * recall / both).max())
 

@@ -45,10 +45,10 @@ def _shifted(maps: Tensor, steps: Tensor) -> Tensor:
 def count_matches(
     strengths: Tensor, truth: Tensor, known: Tensor, reach: float, thresholds: Sequence[float]
 ) -> Tensor:
-    """Counts matches between predicted and true edges for every threshold.
+    """Counts one-to-one matches between predicted and true edge pixels for every threshold.
 
-    A true edge pixel may match several predicted ones. This is an upper bound of a one-to-one
-    matching, and equal to it where edges are thin and apart.
+    The matching is as large as possible at every threshold: predicted pixels are added from the
+    strongest to the weakest, and each is matched if that leaves those before it matched.
 
     Args:
         strengths: Predicted edge strengths, images x height x width.
@@ -58,31 +58,79 @@ def count_matches(
         thresholds: The strengths from which on a pixel counts as predicted.
 
     Returns:
-        By threshold (columns): predicted edge pixels near a true one, all predicted, all true, and
-        true ones near a predicted one.
+        By threshold (columns): matched pixels, all predicted, all true.
     """
     truth = truth & known
     levels = torch.tensor(thresholds, dtype=strengths.dtype)
-    near_truth = _strongest_near(truth.to(strengths.dtype), reach) > 0
-    nearest = _strongest_near(strengths.where(known, -torch.inf), reach)
-    hits, found, recalled = (
-        _reaching(values, levels)
-        for values in (strengths[known & near_truth], strengths[known], nearest[truth])
-    )
-    return torch.stack([hits, found, torch.full_like(hits, int(truth.sum())), recalled])
+    predicted = strengths.where(known, -torch.inf).nan_to_num(-torch.inf)
+    matched = [
+        _matched(*image, reach, float(levels.min())) for image in zip(predicted, truth, strict=True)
+    ]
+    hits, found = (_reaching(values, levels) for values in (torch.cat(matched), predicted))
+    return torch.stack([hits, found, torch.full_like(hits, int(truth.sum()))])
 
 
-def _strongest_near(maps: Tensor, reach: float) -> Tensor:
-    """The largest value within reach of every pixel, ignoring NaN."""
+def _matched(strengths: Tensor, truth: Tensor, reach: float, least: float) -> Tensor:
+    """The strengths of the pixels of one image that are matched when they are added."""
     side = int(reach)
-    height, width = maps.shape[1:]
-    padded = F.pad(maps, (side,) * 4, value=-torch.inf)
-    largest = maps
-    for down, right in product(range(-side, side + 1), repeat=2):
-        if down**2 + right**2 <= reach**2:
-            top, left = side + down, side + right
-            largest = largest.fmax(padded[:, top : top + height, left : left + width])
-    return largest
+    numbers = torch.full_like(truth, -1, dtype=torch.long)
+    numbers[truth] = torch.arange(int(truth.sum()))
+    numbers = F.pad(numbers, (side,) * 4, value=-1)
+    rows, columns = (strengths >= least).nonzero(as_tuple=True)
+    values, order = strengths[rows, columns].sort(descending=True, stable=True)
+    near = [
+        numbers[rows + side + down, columns + side + right]
+        for down, right in product(range(-side, side + 1), repeat=2)
+        if down**2 + right**2 <= reach**2
+    ]
+    choices = torch.stack(near, 1)[order].tolist()
+    gained = _augmented([[n for n in row if n >= 0] for row in choices], int(truth.sum()))
+    return values[torch.tensor(gained, dtype=torch.bool)]
+
+
+def _augmented(choices: Sequence[Sequence[int]], count: int) -> list[bool]:
+    """Which of the nodes make a largest matching larger when they are added one by one.
+
+    Kuhn's algorithm. What a search without success has visited cannot be left by any later path,
+    so it is not visited again.
+
+    Args:
+        choices: For each node, the partners that it may have.
+        count: The number of partners.
+    """
+    holder, partner, closed = [-1] * count, [-1] * len(choices), [False] * count
+    gained = []
+    for node in range(len(choices)):
+        reached_from: dict[int, int] = {}
+        free = _free_partner(node, choices, holder, closed, reached_from)
+        gained.append(free >= 0)
+        if free < 0:
+            for visited in reached_from:
+                closed[visited] = True
+        while free >= 0:  # everybody on the path passes its partner on
+            owner = reached_from[free]
+            holder[free], partner[owner], free = owner, free, partner[owner]
+    return gained
+
+
+def _free_partner(
+    node: int,
+    choices: Sequence[Sequence[int]],
+    holder: Sequence[int],
+    closed: Sequence[bool],
+    reached_from: dict[int, int],
+) -> int:
+    """The nearest partner that is free, or becomes free if others change theirs; -1 if none."""
+    waiting = [node]
+    for owner in waiting:
+        for partner in choices[owner]:
+            if closed[partner] or partner in reached_from:
+                continue
+            reached_from[partner] = owner
+            if holder[partner] < 0:
+                return partner
+            waiting.append(holder[partner])
+    return -1
 
 
 def _reaching(values: Tensor, levels: Tensor) -> Tensor:

@@ -8,14 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from consort.domains.scenes.metrics.dense import F_THRESHOLDS, best_f_measure
+from consort.domains.scenes.metrics.dense import best_f_measure
 from consort.domains.scenes.metrics.edges import count_matches, thinned
 from consort.domains.scenes.tasks.dense import IGNORED, DenseTask, mean_over
 from consort.tasks.task import Meter
 
+THRESHOLDS = tuple(step / 100 for step in range(1, 100))
+
 
 class EdgesMeter:
     """The F-measure of thinned edges at the best threshold for all images (ODS), and the loss.
+
+    Predicted and true pixels are matched one to one.
 
     Args:
         task: The task that is evaluated.
@@ -23,7 +27,7 @@ class EdgesMeter:
 
     def __init__(self, task: Edges) -> None:
         self.task = task
-        self.counts = torch.zeros(4, len(F_THRESHOLDS), dtype=torch.int64)
+        self.counts = torch.zeros(3, len(THRESHOLDS), dtype=torch.int64)
         self.pixels, self.loss = 0, 0.0
 
     def update(self, output: Tensor, target: Tensor) -> None:
@@ -31,7 +35,7 @@ class EdgesMeter:
         known = target != IGNORED
         strengths = thinned(output[:, 0].sigmoid())
         reach = self.task.tolerance * (target.shape[1] ** 2 + target.shape[2] ** 2) ** 0.5
-        self.counts += count_matches(strengths, target == 1, known, reach, F_THRESHOLDS)
+        self.counts += count_matches(strengths, target == 1, known, max(1.0, reach), THRESHOLDS)
         self.pixels += int(known.sum())
         self.loss += float(self.task.losses(output, target)[known].double().sum())
 
@@ -50,7 +54,7 @@ class Edges(DenseTask):
     """Edge detection: edge (1) or not (0); reported by the F-measure at the best threshold."""
 
     tolerance: float = 0.0075
-    """The largest distance of a match, relative to the diagonal of the image."""
+    """The largest distance of a match, relative to the diagonal of the image; at least a pixel."""
     positive: float = 0.95
     """The weight of edge pixels in the loss; other pixels have 1 minus it."""
     metric: str = "ods_f"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
+from tempfile import gettempdir
 
 
 def main() -> None:
@@ -30,5 +32,10 @@ def _sentence(error: Exception) -> str:
 
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return (
+            "the disk is full, in the folder of the results or in that of temporary files "
+            f"({gettempdir()}): free some and repeat the command; finished rounds are not lost"
+        )
     line = user_line(error)
     return f"{line}: {error}" if line else str(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from consort.core.algorithm import Algorithm
 from consort.core.asking import check_text
-from consort.core.inputs import each
+from consort.core.clients import NO_SERVER_DATA
+from consort.core.inputs import each, kind_of
 from consort.core.known import Known
 from consort.core.params import Params
-from consort.core.randomness import derive
+from consort.core.randomness import derive, generator_for
 from consort.core.registry import check_name
 from consort.core.roster import Roster
 from consort.data.examples import Examples, Splits
@@ -26,6 +27,7 @@ from consort.federation.member import Member
 from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
+from consort.training.client import Client
 from consort.training.compute import Compute
 from consort.training.evaluation import EvaluationExtra
 
@@ -49,6 +51,8 @@ class Federation:
         protections: The protections, in order: see `protected`.
         client_ids: The clients that are trained; all if empty.
         evaluation_ids: The clients that are evaluated; those that are trained if empty.
+        server_data: Examples that the server has, or a function that loads them, for algorithms
+            that train on the server: see `Clients.server_side`.
 
     Raises:
         UsageError: If there is no client, or a name cannot be the name of a folder.
@@ -80,6 +84,7 @@ class Federation:
     protections: tuple[Protection, ...] = ()
     client_ids: tuple[str, ...] = ()
     evaluation_ids: tuple[str, ...] = ()
+    server_data: Examples | Callable[[], Examples] | None = None
     _architectures: dict[Hashable, Blueprint] = field(default_factory=dict, init=False, repr=False)
     _blueprints: dict[str, Blueprint] = field(default_factory=dict, init=False, repr=False)
     _accompanied: dict[ModelSpec, Federation] = field(default_factory=dict, init=False, repr=False)
@@ -175,14 +180,13 @@ class Federation:
         return self._data.get(client, lambda: self._load(client))
 
     def _load(self, client: str) -> Splits:
-        splits = self.members[client].load()
-        lay_out = self.compute.channels_last and self._takes_channels_last(client)
-        return splits.map(_channels_last) if lay_out else splits
+        return self.members[client].load().map(lambda part: self._laid_out(part, client))
 
-    def _takes_channels_last(self, client: str) -> bool:
-        """Whether a client's model takes images with channels last; a user's network may not."""
+    def _laid_out(self, examples: Examples, client: str) -> Examples:
+        """Images with channels last, if a client's model takes them; a user's network may not."""
         own = self.members[client].model.is_own
-        return not own or self.blueprint(client).model.channels_last
+        takes = not own or self.blueprint(client).model.channels_last
+        return _channels_last(examples) if self.compute.channels_last and takes else examples
 
     @cached_property
     def roster(self) -> Roster:
@@ -195,7 +199,46 @@ class Federation:
             {name: tuple(self.members[name].tasks) for name in self.client_ids},
             self._draw,
             lambda table: self.accompanied(table).roster,
+            self.server_data is not None,
         )
+
+    def server_side(self, like: str, seed: int, round: int, rounds: int) -> Client:
+        """The server as a client of its own: see `Clients.server_side`.
+
+        Args:
+            like: The client whose architecture and tasks the server's model has.
+            seed: The seed of the run.
+            round: The round, counted from 1.
+            rounds: The number of rounds.
+
+        Raises:
+            UsageError: If the server has no data, or they do not fit the client's model.
+        """
+        examples, member = self._laid_out(self._public, like), self.members[like]
+        found, wanted = kind_of(examples.example), kind_of(member.example)
+        if found != wanted:
+            raise UsageError(
+                f"server.data has inputs of shape {found}, but the model of client {like} takes "
+                f"{wanted}: choose other data"
+            )
+        nothing = examples.take(torch.zeros(0, dtype=torch.int64))
+        torch.default_generator.manual_seed(derive(seed, round, "server side"))  # for dropout
+        return Client(
+            id="server",
+            model=self.blueprint(like).fresh(),
+            tasks=dict(member.tasks),
+            data=Splits(examples, nothing, nothing),
+            state={},
+            generator=generator_for(seed, round, "server"),
+            round=round,
+            rounds=rounds,
+        )
+
+    @cached_property
+    def _public(self) -> Examples:
+        if self.server_data is None:
+            raise UsageError(NO_SERVER_DATA)
+        return self.server_data() if callable(self.server_data) else self.server_data
 
     def accompanied(self, table: Mapping[str, Any]) -> Federation:
         """The same clients, each with a companion beside its model: see `Algorithm.companion`.

@@ -170,12 +170,13 @@ def test_learning_rate_in_the_place_of_lr():
 
 @dataclass(frozen=True)
 class Careless(FedAvg):
-    """Returns a state_dict where Params are expected."""
+    """Returns a state_dict where Params are expected, which shows in a round only."""
 
     @on_client
     def train(self, client, model):
         model.load_into(client.model)
-        return {"model": client.model.state_dict(), "examples": client.examples}
+        weights = client.model.state_dict()
+        return {"model": weights, "examples": client.examples}
 
 
 def test_a_state_dict_in_the_place_of_params():

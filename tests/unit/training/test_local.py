@@ -650,3 +650,13 @@ def test_a_transform_that_is_not_there_is_refused():
         LocalTraining(transform="flip")
     with pytest.raises(UsageError, match=r"local\.transform: math:pi is not a function of a batch"):
         LocalTraining(transform="math:pi")
+
+
+def test_rates_that_overflow_are_told():
+    for settings in ({"lr": 1e39}, {"weight_decay": 1e39}, {"lr": math.inf}):
+        with pytest.raises(UsageError, match="is beyond 1e\\+30, more than single precision bears"):
+            LocalTraining(**settings)
+    growing = LocalTraining(lr=1e20, schedule="exponential", decay=1e200)
+    for round_ in (2, 9):
+        with pytest.raises(Failure, match=f"the learning rate of round {round_} is more than"):
+            growing.rate(round_, 9)

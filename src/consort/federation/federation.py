@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
+from torch import Tensor
 
 from consort.core.algorithm import Algorithm
 from consort.core.clients import NO_SERVER_DATA
@@ -216,6 +217,15 @@ class Federation:
             round=round,
             rounds=rounds,
         )
+
+    @property
+    def server_inputs(self) -> Tensor:
+        """The inputs of the server's examples.
+
+        Raises:
+            UsageError: If the server has no data.
+        """
+        return self._public.inputs
 
     @cached_property
     def _public(self) -> Examples:

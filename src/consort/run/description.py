@@ -118,6 +118,8 @@ def describe(run: Run) -> dict[str, Any]:
         clients[client] = _client(federation, client, data)
         for part in _parts_to_digest(client, data):
             digest.update(part)
+    if federation.server_data is not None:
+        digest.update(federation.server_inputs.contiguous().numpy().tobytes())
     return {
         "format": FORMAT,
         "made": PYTHON,

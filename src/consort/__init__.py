@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from consort.federation.member import Member
     from consort.federation.protection import Protection
     from consort.federation.selection import Candidates
+    from consort.interactive.experiment import Experiment
     from consort.interactive.outcome import Outcome
     from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
@@ -69,6 +70,7 @@ _HOMES = {
     "Descent": "training.descent",
     "Each": "core.messages",
     "Examples": "data.examples",
+    "Experiment": "interactive.experiment",
     "Failure": "errors",
     "Federation": "federation.federation",
     "History": "run.history",
@@ -122,6 +124,7 @@ __all__ = [
     "Descent",
     "Each",
     "Examples",
+    "Experiment",
     "Failure",
     "Federation",
     "History",
@@ -164,6 +167,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Imports a public name when it is first used, so that `import consort` is immediate."""
+    if name == "run":  # a package that can be called
+        return import_module("consort.run")
     if name not in _HOMES:
         raise AttributeError(f"module 'consort' has no attribute {name!r}")
     return getattr(import_module(f"consort.{_HOMES[name]}"), name)

@@ -22,6 +22,7 @@ from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked, Faulty, Metered, Policed
 from consort.engines.states import StateStore
+from consort.engines.tally import Tally
 from consort.engines.workers import Workers
 from consort.errors import ClientFailed, NoReplies
 from consort.federation.federation import Federation
@@ -30,6 +31,7 @@ from consort.federation.protection import Setting
 from consort.federation.selection import Candidates, Reports, select, selection_of
 from consort.run.checkpoints import Checkpoints
 from consort.run.description import described
+from consort.run.folder import CLEANED
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work
@@ -100,19 +102,24 @@ class Run:
 
         Raises:
             UsageError: If another process uses the folder.
-            Failure: If a client failed and the schedule says `stop`, or a saved file is damaged.
+            Failure: If a client failed and the schedule says `stop`, all clients of a round failed,
+                or a saved file is damaged.
         """
         self.federation.compute.apply()
         with ExitStack() as stack:
             if self.folder:
                 stack.enter_context(files.held(self.folder))
-                self.observer.described(described(self, self.folder))
+                about = described(self, self.folder)
+                self.observer.described(about)
+                if about.get(CLEANED):  # finished, and nothing is left to go on from
+                    self.observer.finished()
+                    return self.history
             store = self._store(stack)
             if not self._restore(store):
                 self.server = self.algorithm.start(self.federation.roster)
             if self._done < self.schedule.rounds:
                 self.observer.started(self._done + 1, self.schedule.rounds)
-                engine = self._protected(self._engine(stack, store))
+                engine = Tally(self._protected(self._engine(stack, store)))
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)
                     self._save(round_, store)
@@ -174,7 +181,7 @@ class Run:
             except NoReplies:
                 return server
 
-    def _round(self, round_: int, engine: Engine) -> None:
+    def _round(self, round_: int, engine: Tally) -> None:
         start = time.perf_counter()
         present = self._present(round_, self._reports)
         self.observer.round_started(round_, len(present))
@@ -183,7 +190,9 @@ class Run:
             with self._during_round():
                 self.server = self.algorithm.round(self.server, clients)
             self._keep(clients.notes)
+            engine.close_round(round_, clients.population)
         except NoReplies as error:
+            engine.close_round(round_, clients.population)
             self.observer.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
         self._note(round_, "seconds", time.perf_counter() - start)
         last = round_ == self.schedule.rounds

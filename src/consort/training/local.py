@@ -39,6 +39,7 @@ from consort.training.objectives import (
 from consort.training.optimizers import clip_by_norm, make_optimizer
 from consort.training.scoring import BATCH, recompute_statistics
 
+_LARGEST = 1e30  # of a rate; optimisers multiply it, and single precision ends at 3.4e38
 _GATHERED = 1 << 18  # small data sets are shuffled for several epochs at once, up to this size
 
 
@@ -100,6 +101,12 @@ class LocalTraining:
     another augmentation."""
 
     def __post_init__(self) -> None:
+        for name in ("lr", "weight_decay"):
+            if getattr(self, name) > _LARGEST:
+                raise UsageError(
+                    f"{name} = {getattr(self, name):g} is beyond {_LARGEST:g}, more than single "
+                    "precision bears: lower it"
+                )
         if isinstance(self.augment, str):
             augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
 
@@ -363,7 +370,27 @@ class LocalTraining:
         return replace(self, epochs=epochs, steps=None, schedule="constant", warmup=0)
 
     def rate(self, round: int, rounds: int) -> float:
-        """The learning rate in the given `round` of all `rounds`, counted from 1."""
+        """The learning rate in the given `round` of all `rounds`, counted from 1.
+
+        Args:
+            round: The round.
+            rounds: The number of rounds.
+
+        Raises:
+            Tellable: If a schedule has let it grow beyond what single precision bears.
+        """
+        try:
+            rate = self._scheduled(round, rounds)
+        except OverflowError:
+            rate = math.inf
+        if rate > _LARGEST:
+            raise Tellable(
+                f"the learning rate of round {round} is more than single precision bears: lower "
+                f"local.lr = {self.lr:g} or local.decay = {self.decay:g}"
+            )
+        return rate
+
+    def _scheduled(self, round: int, rounds: int) -> float:
         if round <= self.warmup:
             return self.lr * round / (self.warmup + 1)
         passed = round - 1 - self.warmup

@@ -34,6 +34,8 @@ class ModelMetadata:
     """How an image of a signature is converted to an input."""
     calibration: dict[str, dict[str, list[float]]] | None = None
     """Scores of genuine and forged validation signatures, by the number of references."""
+    preprocessing: dict[str, Any] | None = None
+    """How raw inputs of the data set become inputs of the model; None for data made in Python."""
     consort: str = __version__
 
     @property

@@ -212,7 +212,7 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def _server(federation: Federation) -> dict[str, Any]:
-    """A fingerprint of the examples of the server, if it has any."""
+    """A digest of the examples of the server, if it has any."""
     if federation.server_data is None:
         return {}
     inputs = federation.server_inputs.contiguous().numpy().tobytes()

@@ -177,8 +177,7 @@ def _same_as_far_as_read(before: Mapping[str, Any], now: Mapping[str, Any]) -> b
     """Whether all clients have the data they had, except where these cannot be or were not read."""
     unread = {c for about in (before, now) for c in about if _UNREAD in about[c]}
     return before.keys() == now.keys() and all(
-        _DIGEST in before[c] and before[c][_DIGEST] == now[c][_DIGEST]
-        for c in now.keys() - unread
+        _DIGEST in before[c] and before[c][_DIGEST] == now[c][_DIGEST] for c in now.keys() - unread
     )
 
 

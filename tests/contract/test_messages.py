@@ -141,6 +141,7 @@ FORMULAS = {
     "fedavgm": whole,
     "fedbabu": encoder_alone,
     "feddbe": (model_and_mean_feature, whole),
+    "feddf": whole,
     "feddg_ga": whole,
     "feddyn": whole,
     "fedfew": two_models,

@@ -91,7 +91,7 @@ def test_what_is_shared_decides_who_can_take_part():
     encoders |= {"own_or_common"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
-    for name in ("fedkd", "fml"):
+    for name in ("feddf", "fedkd", "fml"):
         assert refusal(name, two_task_federation())
         assert refusal(name, unlike_labels_federation())
         assert not refusal(name, unlike_models_federation())

@@ -122,10 +122,35 @@ class Deep(Classification):
         return nn.Sequential(nn.Linear(features, 5), nn.ReLU(), nn.Linear(5, self.classes))
 
 
-def test_heads_that_do_not_add_up_are_refused():
+def test_of_a_deep_head_only_the_last_layer_is_personal(tmp_path):
+    """What the personal head adds to the logits is what is added to the last layer."""
     members = {
         name: replace(member, tasks={"classify": Deep(3)})
         for name, member in tiny_federation(2).members.items()
     }
-    with pytest.raises(UsageError, match="heads of one linear layer"):
+    federation = Federation(members)
+    outcome = play(FedRoD(LOCAL), federation, tmp_path)
+    own = outcome.states["c0"]["personal head"]
+    assert set(own) == {"heads.classify.2.weight", "heads.classify.2.bias"}
+    weights = outcome.server.model
+    inputs = federation.data("c0").test.inputs
+    z = F.relu(inputs @ weights[W].T + weights[B])
+    u = F.relu(F.linear(z, weights["heads.classify.0.weight"], weights["heads.classify.0.bias"]))
+    last = [weights[f"heads.classify.2.{part}"] for part in ("weight", "bias")]
+    more = [own[f"heads.classify.2.{part}"] for part in ("weight", "bias")]
+    logits = F.linear(u, *last) + F.linear(u, *more)
+    expected = float(F.cross_entropy(logits, federation.data("c0").test.targets["classify"]))
+    assert abs(scores(outcome, "personal", 1)["c0"] - expected) < 1e-5
+
+
+def test_heads_that_are_not_linear_are_refused():
+    class Odd(Classification):
+        def head(self, features):
+            return nn.Sequential(nn.BatchNorm1d(features), nn.Linear(features, self.classes))
+
+    members = {
+        name: replace(member, tasks={"classify": Odd(3)})
+        for name, member in tiny_federation(2).members.items()
+    }
+    with pytest.raises(UsageError, match="fedrod needs heads of linear layers"):
         FedRoD().start(Federation(members).roster)

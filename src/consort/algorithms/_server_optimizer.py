@@ -86,7 +86,6 @@ class _Stepping(Algorithm[Any]):
         return self.state(**found | {"memory": memory})
 
 
-@cache
 def with_server_optimizer(kind: Any) -> type[Algorithm[Any]]:
     """An averaging algorithm with an optimiser of the server, the option `server_optimizer`.
 
@@ -110,6 +109,11 @@ def with_server_optimizer(kind: Any) -> type[Algorithm[Any]]:
         >>> adaptive(mu=0.1, server_optimizer=ServerOptimizer("adam", lr=0.01)).mu
         0.1
     """
+    return _made(kind)
+
+
+@cache
+def _made(kind: Any) -> type[Algorithm[Any]]:
     state = kind.state_type()
     entries = tuple(f.name for f in fields(state) if f.name in kind.needed_means())
     if not entries:

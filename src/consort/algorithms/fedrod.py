@@ -17,13 +17,12 @@ from consort.algorithms.fedavg import FedAvg, Server
 from consort.core.algorithm import on_client
 from consort.core.contract import Count, Model
 from consort.core.messages import Payload
-from consort.core.params import Params
+from consort.core.params import Params, slots
 from consort.core.roster import Roster
 from consort.data.examples import Examples
-from consort.errors import UsageError
 from consort.tasks.classification import Classification
 from consort.training.client import Client
-from consort.training.linear_heads import head_output, linear_heads
+from consort.training.linear_heads import head_output, linear_heads, split_last
 from consort.training.local import LocalTraining
 from consort.training.optimizers import Optimizer, make_optimizer
 
@@ -53,7 +52,8 @@ class PersonalHead:
         generic, personal = {}, {}
         for name, task in client.tasks.items():
             y, g = batch.targets[name], client.model.output(name, z)
-            p = head_output(moving.only(f"heads.{name}"), z.detach()).reshape_as(g)
+            u = inputs_of_last_layer(client, name, z.detach())
+            p = head_output(moving.only(f"heads.{name}"), u).reshape_as(g)
             generic[name] = task.loss(g + self.priors[name] if name in self.priors else g, y)
             personal[name] = task.loss(g.detach() + p, y)
         self._descend(client, moving, list(self.local.weighted(personal).values()))
@@ -76,12 +76,7 @@ class FedRoD(FedAvg):
     def start(self, roster: Roster) -> Server:
         """The common initial model, whose heads must be linear so that two of them add up."""
         model = roster.shared()
-        matrices = [name for name, t in linear_heads(roster, "fedrod").items() if t.ndim == 2]
-        if len(matrices) > len({task for tasks in roster.tasks.values() for task in tasks}):
-            raise UsageError(
-                "fedrod adds a personal head to the global one, which needs heads of one linear "
-                "layer: choose an algorithm such as ditto"
-            )
+        linear_heads(roster, "fedrod")
         return Server(model)
 
     @on_client(model=Model(), examples=Count())
@@ -90,7 +85,7 @@ class FedRoD(FedAvg):
         model.load_into(client.model)
         local = self.local
         personal = PersonalHead(
-            client.state.get(PERSONAL, model.only("heads").zeros()),
+            client.state.get(PERSONAL, last_layers(client, model).zeros()),
             local,
             make_optimizer(local.optimizer, local.momentum, local.weight_decay),
             label_priors(client),
@@ -105,8 +100,23 @@ class FedRoD(FedAvg):
         model.load_into(client.model)
         received = client.score()
         if PERSONAL in client.state:
-            (model.only("heads") + client.state[PERSONAL]).load_into(client.model)
+            (last_layers(client, model) + client.state[PERSONAL]).load_into(client.model)
         return {"global": received, "personal": client.score()}
+
+
+def last_layers(client: Client, model: Params) -> Params:
+    """The last layer of the head of every task; what comes before it belongs to the features."""
+    found = Params({})
+    for task in client.tasks:
+        found = found | split_last(model.only(f"heads.{task}"))[1]
+    return found
+
+
+@torch.no_grad()
+def inputs_of_last_layer(client: Client, task: str, z: Tensor) -> Tensor:
+    """What the last layer of a head receives: the features z, if the head is a single layer."""
+    before, _ = split_last(Params(slots(client.model)).only(f"heads.{task}"))
+    return head_output(before, z).relu() if before else z
 
 
 def label_priors(client: Client) -> dict[str, Tensor]:

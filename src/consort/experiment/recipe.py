@@ -62,6 +62,18 @@ class Group:
 
 
 @dataclass(frozen=True)
+class ServerSide:
+    """What the server has besides what clients send."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    data: Table
+    """A data set and its options, for algorithms that train on the server; labels are not used."""
+    examples: PositiveInt | None = None
+    """How many of its examples the server has, drawn by chance; all if not given."""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that determines the results of an experiment.
 
@@ -98,6 +110,8 @@ class Recipe:
     """The data set and its options."""
     partition: Cut = field(default_factory=Cut)
     """How the data are partitioned among the clients."""
+    server: ServerSide | None = None
+    """The data of the server, for algorithms that train on it."""
     model: Table | list[Table] = field(default_factory=dict)
     """The clients' model, or several that they take in turn."""
     batchnorm: BatchNormPolicy = "average"
@@ -326,6 +340,7 @@ _NESTED: dict[str, type] = {
     "run": Schedule,
     "compute": Compute,
     "sweep": Sweep,
+    "server": ServerSide,
 }
 _PARTICIPATION = ("participation", "selection")
 """Keys of `run` that an algorithm can have of its own."""

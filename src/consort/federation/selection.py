@@ -151,7 +151,7 @@ class PowerOfChoice:
         """Draws candidates and takes those with the largest losses; unknown ones come first."""
         several = round_half_up(self.candidates * candidates.count)
         weights = [candidates.examples(client) for client in candidates.ids]
-        drawn = [candidates.ids[place] for place in sorted(candidates.draw(weights, several))]
+        drawn = [candidates.ids[place] for place in candidates.draw(weights, several)]
         drawn.sort(key=lambda client: -candidates.losses.get(client, math.inf))
         return drawn[: candidates.count]
 

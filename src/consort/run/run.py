@@ -227,6 +227,7 @@ class Run:
             engine=engine,
             population=len(self.federation.client_ids),
             evaluation=evaluation,
+            bench=self.federation.server_side,
         )
 
     def _evaluate(self, round_: int, engine: Engine) -> None:

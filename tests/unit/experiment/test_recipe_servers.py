@@ -6,12 +6,14 @@ import tomllib
 from typing import Any
 
 import pytest
+import torch
 from tests.unit.cli.command import RECIPE
 
 from consort.aggregation.server_optimizer import ServerOptimizer
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble, run_of
 from consort.experiment.loading import load_recipe, recipe_of
+from consort.experiment.preflight import refuse_among_institutions
 from consort.experiment.recipe import Recipe
 from consort.federation.selection import PowerOfChoice, Weighted, selection_of
 
@@ -82,3 +84,38 @@ def test_a_selection_of_ones_own_lies_beside_the_recipe(tmp_path):
     )
     chosen = load_recipe(tmp_path / "tiny.toml").run.selection
     assert selection_of(chosen).__name__ == "first"
+
+
+def server_side(**server):
+    changed = recipe(server=server, algorithms={"feddf": {"server_steps": 2}})
+    return changed, assemble(changed, 0, None).federation
+
+
+def test_the_server_has_as_many_examples_as_the_recipe_says_and_none_of_the_clients():
+    changed, federation = server_side(data=TINY["data"], examples=7)
+    first = federation.client_ids[0]
+    student = federation.server_side(first, 0, 1, 2)
+    public = student.data.train.inputs
+    assert public.shape[1:] == federation.members[first].example.shape
+    assert (len(public), student.data.train.targets) == (7, {})
+    known = {
+        tuple(row.flatten().tolist())
+        for client in federation.client_ids
+        for part in federation.data(client).parts
+        for row in part.inputs
+    }
+    assert not known & {tuple(row.flatten().tolist()) for row in public}
+    _, again = server_side(data=TINY["data"], examples=7)
+    assert torch.equal(again.server_side(first, 0, 1, 2).data.train.inputs, public)
+    run_of(changed, "feddf", federation).go()
+
+
+def test_a_server_without_a_data_set_is_refused():
+    with pytest.raises(UsageError, match=r"key server\.data is missing"):
+        server_side(examples=7)
+
+
+def test_among_institutions_a_server_has_no_models():
+    changed = recipe(server={"data": TINY["data"]}, algorithms={"fedavg": {}})
+    with pytest.raises(UsageError, match=r"\[server\.data\] works in simulations only"):
+        refuse_among_institutions(changed, "fedavg")

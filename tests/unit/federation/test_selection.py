@@ -110,6 +110,14 @@ def test_one_candidate_for_each_is_selection_by_examples():
         assert select(PowerOfChoice(1.0), same[0]) == select(Weighted(), same[1])
 
 
+def test_before_the_first_evaluation_chance_decides():
+    """No loss is known: nobody is preferred for a name."""
+    drawn = Counter(
+        select(PowerOfChoice(2.0), candidates(1, round_))[0] for round_ in range(1, 2001)
+    )
+    assert all(abs(drawn[client] / 2000 - 0.1) < 0.03 for client in IDS)
+
+
 def test_the_power_of_two_choices_by_hand():
     """Of two random candidates the better is taken: client k wins against all that lose less."""
     losses = {c: float(n) for n, c in enumerate(IDS)}

@@ -79,7 +79,7 @@ audit: setup-test
 	[ -n "$(OFFLINE)" ] || $(VENV)/bin/uv tool run pip-audit --strict --no-deps --disable-pip --requirement $(AUDITED)/pins.txt
 
 benchmarks: setup-test
-	for script in overhead trust many_clients engines startup fedfew fedmh dense privacy; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
+	for script in overhead trust many_clients engines startup fedfew fedmh dense privacy own; do $(VENV)/bin/python benchmarks/$$script.py --check || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(AUDITED) site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from consort.core.params import Params
     from consort.core.roster import Roster
     from consort.data.dataset import Dataset
+    from consort.data.division import partition
     from consort.data.examples import Examples, Splits
     from consort.errors import ConsortError, Failure, UsageError
     from consort.experiment.recipe import Recipe
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from consort.run.observer import Observer
     from consort.run.run import Run
     from consort.run.schedule import Schedule
-    from consort.tasks import Classification, Meter, Task
+    from consort.tasks import Classification, Meter, Supervised, Task
     from consort.training.client import Client
     from consort.training.compute import Compute
     from consort.training.descent import Descent
@@ -96,6 +97,7 @@ _HOMES = {
     "ServerOptimizer": "aggregation.server_optimizer",
     "Several": "core.contract_groups",
     "Splits": "data.examples",
+    "Supervised": "tasks",
     "Task": "tasks",
     "UsageError": "errors",
     "Whole": "core.contract",
@@ -103,6 +105,7 @@ _HOMES = {
     "compare": "interactive.running",
     "load_model": "experiment.trained",
     "on_client": "core.clients",
+    "partition": "data.division",
     "pull_towards": "training.objectives",
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
@@ -150,6 +153,7 @@ __all__ = [
     "ServerOptimizer",
     "Several",
     "Splits",
+    "Supervised",
     "Task",
     "UsageError",
     "Whole",
@@ -157,6 +161,7 @@ __all__ = [
     "compare",
     "load_model",
     "on_client",
+    "partition",
     "pull_towards",
     "shift_by",
     "task_losses",

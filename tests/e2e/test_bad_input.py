@@ -592,3 +592,96 @@ def test_bars_and_the_error_are_both_on_standard_error(tmp_path: Path, out: Path
     lines = found.err.splitlines()
     assert [line for line in lines if line.startswith("error: ")] == lines[-1:]
     assert "Traceback" not in found.err
+
+
+OWN = """
+from dataclasses import dataclass
+
+import torch
+from consort import on_client
+from consort.algorithms.fedavg import FedAvg, Server
+
+
+@dataclass(frozen=True)
+class Misspelt(FedAvg):
+    def round(self, server, clients):
+        replies = clients.ask(self.train, model=server.model)
+        return Server(replies.mean("modle", weight="examples"))
+
+
+@dataclass(frozen=True)
+class Weights(FedAvg):
+    @on_client
+    def train(self, client, model):
+        return {"model": client.model.state_dict(), "examples": client.examples}
+
+
+@dataclass(frozen=True)
+class Late(FedAvg):
+    def round(self, server, clients):
+        what = "mod" + "le"
+        return Server(clients.ask(self.train, model=server.model).mean(what))
+
+
+def from_one():
+    return torch.randn(90, 6), torch.arange(90) % 4 + 1
+
+
+def spoilt():
+    return torch.full((90, 6), torch.nan), torch.arange(90) % 4
+
+
+def short():
+    return torch.randn(90, 6), torch.arange(80) % 4
+"""
+
+
+def own_recipe(folder: Path, *changes: tuple[str, str]) -> Path:
+    (folder / "own.py").write_text(OWN)
+    return write_recipe(folder, *changes)
+
+
+@pytest.mark.parametrize(("kind", "words"), [
+    ("Misspelt", ["own.py, line 13: no client answers 'modle': did you mean 'model'?"]),
+    ("Weights", ["own.py, line 20: a client cannot answer with a state_dict", "Params.of(client"]),
+])  # fmt: skip
+def test_a_mistake_in_an_algorithm_is_found_before_the_first_round(kind, words, tmp_path, out):
+    recipe = own_recipe(tmp_path, ("[algorithms.ditto]", f"[algorithms.x]\nkind = 'own.py:{kind}'"))
+    line = refused("compare", recipe, "--out", out)
+    for word in words:
+        assert word in line
+    assert not out.exists()
+
+
+def test_a_mistake_that_shows_in_a_round_has_its_line(tmp_path: Path, out: Path):
+    recipe = own_recipe(tmp_path, ("[algorithms.ditto]", "[algorithms.x]\nkind = 'own.py:Late'"))
+    line = refused("run", recipe, "--algorithm", "x", "--out", out)
+    assert "own.py, line 27: the answer of client client-0 has no 'modle'" in line
+
+
+@pytest.mark.parametrize(("function", "words"), [
+    ("from_one", ["own.py:from_one", "are 1 to 4", "subtract 1 from them"]),
+    ("spoilt", ["not finite (NaN or infinite)", "repair or remove"]),
+    ("short", ["own.py:short", "80 targets for 90 inputs"]),
+])  # fmt: skip
+def test_data_that_cannot_be_trained_on_are_found_before_the_first_round(
+    function, words, tmp_path: Path, out: Path
+):
+    recipe = own_recipe(tmp_path, (VECTORS, f"name = 'own.py:{function}'"))
+    line = refused("run", recipe, "--out", out)
+    for word in words:
+        assert word in line
+    assert not out.exists()
+
+
+def test_a_recipe_that_is_missing_beside_one_of_nearly_the_same_name(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path)
+    line = refused("run", recipe.with_name(recipe.name[1:]), "--out", out)
+    assert f"did you mean {str(recipe)!r}?" in line
+
+
+def test_a_claim_about_a_metric_that_is_misspelt(tmp_path: Path, out: Path):
+    recipe = write_recipe(tmp_path, ("clients = 3", "clients = 3\nclaims = ['accurcy(ditto) > 0']"))
+    line = refused("compare", recipe, "--out", out)
+    assert "no metric `accurcy`; did you mean `accuracy`?" in line
+    assert not out.exists()

@@ -38,7 +38,7 @@ def prototypes_of(client: Client, seen: Examples) -> Prototypes:
                 f"examples have no classes in task {task!r}, so there are no prototypes: choose "
                 "an algorithm such as lg_fedavg"
             )
-    return {task: class_means(seen.inputs, seen.targets[task]) for task in client.tasks}
+    return {task: class_means(seen.tensor, seen.targets[task]) for task in client.tasks}
 
 
 def class_means(features: Tensor, labels: Tensor) -> dict[int, Tensor]:
@@ -91,11 +91,11 @@ def pull(found: Examples, prototypes: Prototypes, strength: float) -> dict[str, 
         By task: `strength` times the mean squared distance of features to their prototypes.
     """
     terms = {}
-    own = found.inputs.detach()
+    own = found.tensor.detach()
     for task, known in prototypes.items():
         labels = found.targets[task].tolist()
         goals = [known.get(label, feature) for label, feature in zip(labels, own, strict=True)]
-        terms[f"{task} prototypes"] = strength * F.mse_loss(found.inputs, torch.stack(goals))
+        terms[f"{task} prototypes"] = strength * F.mse_loss(found.tensor, torch.stack(goals))
     return terms
 
 

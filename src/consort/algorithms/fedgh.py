@@ -52,7 +52,7 @@ class FedGH(LGFedAvg):
         """One task's head after epochs on the prototypes."""
 
         def loss(head: Params, batch: Examples) -> Tensor:
-            return class_loss(head_output(head, batch.inputs), batch.targets[task])
+            return class_loss(head_output(head, batch.tensor), batch.targets[task])
 
         plan = LocalTraining(epochs=self.server_epochs, batch=self.local.batch)
         return fitted(head, loss, plan.batches(sent, generator), self.server_lr)

@@ -147,7 +147,7 @@ class FedMH(OwnModel, Algorithm[Server]):
         @torch.inference_mode()
         def loss(task: str, prefix: int) -> float:
             head_after(heads, sums, task, prefix).load_into(client.model)
-            output = client.model.output(task, seen.inputs)
+            output = client.model.output(task, seen.tensor)
             return client.tasks[task].loss(output, seen.targets[task]).item()
 
         return lambda choice: map(loss, client.tasks, choice)

@@ -137,7 +137,7 @@ def statistics(client: Client, heads: Params) -> Payload:
         count = labels[task] = count_labels(client, task, label_count(heads, task))
         n = max(float(count.sum()), 1.0)
         h[task] = {k: mean * (count[k] / n) for k, mean in mu.items()}
-        z = seen.inputs[seen.targets[task] >= 0].double()
+        z = seen.tensor[seen.targets[task] >= 0].double()
         spread = z.square().sum() / n - products(h[task], h[task])
         variance[task] = max(float(spread), 0.0) / n
     return {"h": h, "labels": labels, "variance": variance}

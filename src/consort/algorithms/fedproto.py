@@ -62,7 +62,7 @@ class FedProto(OwnModel, Algorithm[Server]):
             raise NoReplies("no client trained")
         prototypes = dict(server.prototypes)
         for task, sent in as_examples(replies.each("prototypes").values()).items():
-            means = class_means(sent.inputs, sent.targets[task])
+            means = class_means(sent.tensor, sent.targets[task])
             prototypes[task] = prototypes.get(task, {}) | means
         return Server(prototypes)
 

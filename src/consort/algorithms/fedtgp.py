@@ -76,7 +76,7 @@ class FedTGP(OwnModel, Algorithm[Server]):
             labels = sent.targets[task].tolist()
             known = list(prototypes.get(task, {}))
             classes = known + sorted(set(labels) - set(known))
-            maker = makers.get(task) or new_maker(sent.inputs.shape[1], generator)
+            maker = makers.get(task) or new_maker(sent.tensor.shape[1], generator)
             places = {label: place for place, label in enumerate(classes)}
             placed = replace(sent, targets={"place": torch.tensor([places[y] for y in labels])})
             maker = with_rows(maker, len(classes), generator)
@@ -86,11 +86,11 @@ class FedTGP(OwnModel, Algorithm[Server]):
 
     def learn(self, maker: Params, sent: Examples, generator: Generator) -> Params:
         """Trains the network so that what clients sent is closest to its class, by the margin."""
-        means = class_means(sent.inputs, sent.targets["place"])
+        means = class_means(sent.tensor, sent.targets["place"])
         margin = min(widest_gap(torch.stack(list(means.values()))), self.largest_margin)
 
         def loss(maker: Params, batch: Examples) -> Tensor:
-            return contrast(batch.inputs, make(maker), batch.targets["place"], margin)
+            return contrast(batch.tensor, make(maker), batch.targets["place"], margin)
 
         plan = LocalTraining(epochs=self.server_epochs, batch=self.local.batch)
         return fitted(maker, loss, plan.batches(sent, generator), self.server_lr)

@@ -149,7 +149,7 @@ class Attack(Protection):
         Returns:
             The triggered examples.
         """
-        inputs = examples.inputs.clone()
+        inputs = examples.tensor.clone()
         corner = (..., slice(-self.patch, None), slice(-self.patch, None))
         if len(inputs):
             inputs[corner if inputs.ndim > 2 else corner[:2]] = inputs.max()

@@ -60,7 +60,7 @@ class Victim:
         Returns:
             The recovered examples; text says why the attack was not tried.
         """
-        inputs = self.data.train.inputs
+        inputs = self.data.train.tensor
         if not inputs.is_floating_point():
             return (
                 "Not tried: the examples are texts, which cannot be optimised by gradient descent."
@@ -84,9 +84,9 @@ class Victim:
             steps: The number of optimisation steps.
         """
         known = self._stratified(min(EXAMPLES, len(self.data.train)))
-        bounds = bounds_of(self.data.train.inputs)
+        bounds = bounds_of(self.data.train.tensor)
         generator = generator_for(self.seed, self.client, "inversion")
-        share = torch.rand(known.inputs.shape, generator=generator)
+        share = torch.rand(known.tensor.shape, generator=generator)
         start = bounds[0] + (bounds[1] - bounds[0]) * share
         model = copy.deepcopy(self.initial_model()).eval()
         update.model.load_into(model)
@@ -143,13 +143,13 @@ class Victim:
             The recovered examples; text says why the attack was not tried.
         """
         batch = self.data.train.rows(0, min(BATCH, len(self.data.train)))
-        if not batch.inputs.is_floating_point():
+        if not batch.tensor.is_floating_point():
             return "Not tried: the examples are texts, which cannot be averaged."
         if not len(batch) or not len(self.data.test):
             return "Not tried: there are too few examples."
         layer = self.imprint_layer()
         grads = self.imprint_gradients(layer, batch)
-        found = imprinted(*grads).view(-1, *as_pictures(batch.inputs).shape[1:])
+        found = imprinted(*grads).view(-1, *as_pictures(batch.tensor).shape[1:])
         return (
             self._judged(found, BATCH)
             if len(found)
@@ -158,7 +158,7 @@ class Victim:
 
     def imprint_layer(self) -> Imprint:
         """The layer of a malicious server, with bins fitted to test examples."""
-        pictures = as_pictures(self.data.test.inputs)
+        pictures = as_pictures(self.data.test.tensor)
         means = pictures.flatten(1).mean(1)
         middle = means.median().item()
         spread = max((means - middle).abs().mean().item(), 1e-6)
@@ -167,15 +167,15 @@ class Victim:
     def imprint_gradients(self, layer: Imprint, batch: Examples) -> tuple[Tensor, ...]:
         """The gradients of the layer's weights and biases in a step on a batch."""
         model = copy.deepcopy(self.initial_model()).eval()
-        seen = layer(as_pictures(batch.inputs)).view_as(batch.inputs)
+        seen = layer(as_pictures(batch.tensor)).view_as(batch.tensor)
         loss = self.loss(model, seen, batch.targets)
         return torch.autograd.grad(loss, [layer.sort.weight, layer.sort.bias])
 
     def _judged(self, found: Tensor, most: int, cosine: float = math.nan) -> Recovery:
         """Scores recovered examples against the first training examples before obfuscation."""
-        seen, others = self.data.train.inputs[:most], self.data.test
-        clean = (self.clean or self.data.train).inputs
-        mean = (others if len(others) else self.data.train).inputs.mean(0, keepdim=True)
+        seen, others = self.data.train.tensor[:most], self.data.test
+        clean = (self.clean or self.data.train).tensor
+        mean = (others if len(others) else self.data.train).tensor.mean(0, keepdim=True)
         return match_and_score(
             found, seen, clean[:most], mean, bounds_of(clean), cosine, self.perceptual
         )
@@ -186,7 +186,7 @@ class Victim:
         Returns:
             Bits; text says why they were not measured.
         """
-        inputs = subsample(self.data.test).inputs
+        inputs = subsample(self.data.test).tensor
         if inputs.ndim not in (4, 5) or not len(inputs):
             return "Not measured: the examples are not images."
         with torch.inference_mode():
@@ -206,7 +206,7 @@ class Victim:
             way: The obfuscation.
             clean: The training examples before it.
         """
-        seen, originals = (as_pictures(part.inputs[:BATCH]) for part in (self.data.train, clean))
+        seen, originals = (as_pictures(part.tensor[:BATCH]) for part in (self.data.train, clean))
         return score_pairs(rescaled(seen, way.beta), originals, seen, self.perceptual)
 
 

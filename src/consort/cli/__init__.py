@@ -27,7 +27,9 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """The message of an error; operating system errors name the file first, as ours do."""
+    """The message of an error, with the file first that it is about, and the line of a user's."""
+    from consort.core.user_files import user_line
+
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -35,4 +37,5 @@ def _sentence(error: Exception) -> str:
             "the disk is full, in the folder of the results or in that of temporary files "
             f"({gettempdir()}): free some and repeat the command; finished rounds are not lost"
         )
-    return str(error)
+    line = user_line(error)
+    return f"{line}: {error}" if line else str(error)

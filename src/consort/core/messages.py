@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from torch import Tensor
+
 from consort.core.limits import LONGEST_NAME
 from consort.core.params import Params, mean
+from consort.core.registry import did_you_mean
 from consort.core.wire import NamedTensor, tensors_in
-from consort.errors import ClientFailed, NoReplies, Refused
+from consort.errors import ClientFailed, NoReplies, Refused, UsageError
 
 Payload = dict[str, Any]
 """The content of a call or a reply: names with tensors, `Params`, numbers, text, lists and dicts.
@@ -219,7 +222,15 @@ class Replies(Mapping[str, Payload]):
 
         Returns:
             The value of each client.
+
+        Raises:
+            UsageError: If a client's reply has no such key.
         """
+        for client, content in self._contents.items():
+            if key not in content and not isinstance(content, OnlyMeans):
+                raise UsageError(
+                    f"the answer of client {client} has no {did_you_mean(key, content)}"
+                )
         return Each({client: content[key] for client, content in self._contents.items()})
 
     def mean(self, key: str, weight: str | Mapping[str, float] | None = None) -> Params:
@@ -240,11 +251,23 @@ class Replies(Mapping[str, Payload]):
         first = next(iter(self._contents.values()))
         if isinstance(first, OnlyMeans):
             return first.mean(key, weight, tuple(self))
+        for client, value in self.each(key).items():
+            if not isinstance(value, Params):
+                raise UsageError(
+                    f"client {client} answered {key!r} with {_described(value)}, but only Params "
+                    "have a mean: let it answer Params.of(client.model)"
+                )
         weights = self.each(weight) if isinstance(weight, str) else weight
         return _average.get()(
             list(self.each(key).values()),
             None if weights is None else [float(weights[client]) for client in self],
         )
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Mapping) and value and all(isinstance(t, Tensor) for t in value.values()):
+        return "a dict of tensors, such as a state_dict"
+    return f"a {type(value).__name__}"
 
 
 @contextmanager

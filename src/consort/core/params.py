@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 from consort.errors import NoReplies, UsageError
 
-BUFFERS = "buffers"
+BUFFERS, ADAPTER = "buffers", "adapter"
+_ADAPTED = ("adapter", "lora_", "ia3_", "vera_", "oft_", "hra_")
+"""How names of layers begin that adapt a frozen model, as those of `peft` do."""
 _CHUNK = 1 << 14
 
 
@@ -58,10 +60,31 @@ def has_role(name: str, role: str) -> bool:
 
     Args:
         name: The name of the parameter. A buffer belongs to `buffers` and to its part of the model.
-        role: The part, such as `encoder` or `heads.digits`.
+        role: The part, such as `encoder` or `heads.digits`, or `adapter` for all layers that adapt
+            a frozen model, which belong to their part of the model as well.
     """
+    if role == ADAPTER:
+        return is_adapter(name)
     whole = name.removeprefix(f"{BUFFERS}.")
     return f"{name}.".startswith(f"{role}.") or f"{whole}.".startswith(f"{role}.")
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a parameter belongs to a layer that adapts a frozen model, such as one of LoRA.
+
+    Args:
+        name: The name of the parameter.
+    """
+    return any(part.startswith(_ADAPTED) for part in name.split("."))
+
+
+def role_of(name: str) -> str:
+    """The role under which the bytes of a parameter are counted.
+
+    Args:
+        name: The name of the parameter.
+    """
+    return ADAPTER if is_adapter(name) else name.split(".", 1)[0]
 
 
 class Params(Mapping[str, Tensor]):
@@ -188,6 +211,8 @@ class Params(Mapping[str, Tensor]):
     # A number or `Params` of the same names; either way the operation is elementwise.
     def __add__(self, other: Params | float) -> Params:
         return self._with(_each(torch._foreach_add, self._values(), self._matching(other)))
+
+    __radd__ = __add__
 
     def __sub__(self, other: Params | float) -> Params:
         return self._with(_each(torch._foreach_sub, self._values(), self._matching(other)))

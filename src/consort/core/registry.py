@@ -6,15 +6,29 @@ import ast
 import importlib
 import importlib.util
 import re
-import sys
 from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
+from consort.core.user_files import load_file
 from consort.errors import UsageError
 
+_SYNONYMS = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "batchsize": "batch",
+    "local_epochs": "epochs",
+    "num_epochs": "epochs",
+    "num_rounds": "rounds",
+    "n_rounds": "rounds",
+    "wd": "weight_decay",
+    "gradient_clipping": "clip",
+    "num_clients": "clients",
+    "n_clients": "clients",
+    "dataset": "data",
+}
+"""What other libraries call things, and what they are called here."""
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
@@ -27,7 +41,11 @@ def did_you_mean(word: str, choices: Collection[str]) -> str:
     """
     if not choices:
         return f"{word!r} (there are none)"
-    (nearest,) = get_close_matches(word, choices, n=1, cutoff=0)
+    meant = _SYNONYMS.get(word.lower())
+    (letters,) = get_close_matches(word.lower(), [c.lower() for c in choices], n=1, cutoff=0)
+    alike = [choice for choice in choices if choice.lower() == letters]
+    (nearest,) = get_close_matches(word, alike, n=1, cutoff=0)
+    nearest = meant if meant and meant in choices else nearest
     return f"{word!r}: did you mean {nearest!r}? (there are: {', '.join(choices)})"
 
 
@@ -62,7 +80,7 @@ def load_object(place: str) -> Any:
     """
     module_name, _, name = place.partition(":")
     is_file = module_name.endswith(".py")
-    module = _from_file(Path(module_name)) if is_file else _import(module_name)
+    module = load_file(Path(module_name)) if is_file else _import(module_name)
     if not hasattr(module, name):
         raise UsageError(f"{module_name} defines no {name!r}")
     return getattr(module, name)
@@ -102,26 +120,3 @@ def _import(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UsageError(f"there is no module {error.name!r} to import {module!r} from") from error
-
-
-def _from_file(path: Path) -> Any:
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}")
-    # Named after its time of change, so that a file is run once, and again after a change.
-    age, place = path.stat().st_mtime_ns, crc32(str(path.resolve()).encode())
-    name = f"consort_user_{path.stem}_{place}_{age}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{path} cannot be imported")
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[name])
-        except SyntaxError as error:
-            del sys.modules[name]
-            raise UsageError(f"{path}, line {error.lineno}: {error.msg}") from error
-        except Exception as error:
-            del sys.modules[name]
-            reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"{path} cannot be imported: {reason}") from error
-    return sys.modules[name]

@@ -110,8 +110,13 @@ class Roster:
             if mine.shapes.get(name) != theirs.shapes.get(name)
         )[0]
         part = " and ".join(roles) or "whole model"
+        shapes = " and ".join(_shape(params.shapes.get(odd)) for params in (mine, theirs))
         return (
             f"this algorithm needs one {part} for all, but clients {first} and {other} differ in "
-            f"{odd!r}: give all clients one architecture and the same tasks, or choose an "
-            "algorithm that shares less (such as fedper or local_only)"
+            f"{odd!r} ({shapes}): give all clients one architecture and the same tasks, or choose "
+            "an algorithm that shares less (such as fedper or local_only)"
         )
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "none" if shape is None else "x".join(map(str, shape)) or "1"

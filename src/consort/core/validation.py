@@ -63,7 +63,7 @@ def checked_options(
     """
     options = {name: value for name, value in _defaults(make).items() if name not in apart}
     for name, value in given.items():
-        if name not in options:
+        if name not in options and not _takes_any(make):
             raise UsageError(f"{owner} has no option {did_you_mean(name, options)}")
         options[name] = _checked_option(owner, name, _option(make, name), value)
     for name, value in options.items():
@@ -74,7 +74,16 @@ def checked_options(
 
 @cache
 def _defaults(make: Callable[..., Any]) -> dict[str, Any]:
-    return {name: option.default for name, option in signature(make).parameters.items()}
+    options = signature(make).parameters.values()
+    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return {option.name: option.default for option in options if option.kind not in variadic}
+
+
+@cache
+def _takes_any(make: Callable[..., Any]) -> bool:
+    """Whether options of any name are accepted, and passed on to something else."""
+    kinds = [option.kind for option in signature(make).parameters.values()]
+    return Parameter.VAR_KEYWORD in kinds
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from consort.core.inputs import Inputs
 from consort.data.examples import Examples
 from consort.tasks import Task
 
 
-def as_is(inputs: Tensor) -> Tensor:
+def as_is(inputs: Any) -> Any:
     """The default preparation, which returns `inputs` unchanged."""
     return inputs
 
@@ -77,15 +77,38 @@ class Dataset:
     """The domain of each example, such as a sensor or a style, if there is one."""
     units: NDArray[np.int64] | None = None
     """Examples with the same number stay together, such as the views of one place."""
-    prepare: Callable[[Tensor], Tensor] = as_is
+    prepare: Callable[[Any], Any] = as_is
     """Turns stored inputs into inputs of models."""
     reader: Reader | None = None
     """Reads further examples from files, if models can be used on such files."""
+
+    @staticmethod
+    def of(
+        data: Any,
+        tasks: Mapping[str, Task] | Task | None = None,
+        targets: str | Sequence[str] = (),
+        name: str = "data",
+    ) -> Dataset:
+        """A data set made of almost any data.
+
+        Args:
+            data: What `Examples.of` takes, or a `Dataset`.
+            tasks: The tasks by name, or the only task; by default the classification of targets
+                that are whole numbers.
+            targets: The columns that are targets: see `Examples.of`.
+            name: The name of the data set.
+
+        Raises:
+            UsageError: If the data are of another kind, have no targets, or need tasks.
+        """
+        from consort.data.sources import dataset_from
+
+        return dataset_from(data, tasks, targets, name)
 
     def __len__(self) -> int:
         return len(self.examples)
 
     @cached_property
-    def example(self) -> Tensor:
+    def example(self) -> Inputs:
         """One prepared input."""
-        return self.prepare(self.examples.inputs[:1])[0]
+        return self.examples.rows(0, 1).changed(self.prepare).example

@@ -7,6 +7,7 @@ from inspect import isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from consort.core.permission import check_options
 from consort.core.plugins import find
 from consort.core.validation import checked_options
 from consort.errors import UsageError
@@ -30,18 +31,23 @@ def load_dataset(name: str, seed: int, folder: Path | None, /, **options: Any) -
         **options: The options of the data set.
 
     Raises:
-        UsageError: If there is no such data set or option, a value is wrong, or the function does
-            not return a `Dataset`.
+        UsageError: If there is no such data set or option, a value is wrong, or the function
+            returns neither a `Dataset` nor what `Dataset.of` takes.
+        Refused: If somebody else asks for it who may not: see `consort.core.permission`.
     """
     from consort.data.dataset import Dataset
 
     loader = _loader(name)
+    check_options(name, options)
     provided = {"seed": seed, "folder": folder}
     wanted = {key: provided[key] for key in signature(loader).parameters if key in provided}
     dataset = loader(**wanted, **checked_options(f"data set {name!r}", loader, options, provided))
-    if not isinstance(dataset, Dataset):
-        raise UsageError(f"{name} returns a {type(dataset).__name__} where a Dataset is expected")
-    return dataset
+    if isinstance(dataset, Dataset):
+        return dataset
+    try:
+        return Dataset.of(dataset, name=name.rpartition(":")[2])
+    except UsageError as error:
+        raise UsageError(f"data set {name!r}: {error}") from error
 
 
 def is_drawn(name: str) -> bool:

@@ -183,7 +183,7 @@ def _packages(named: Collection[tuple[str, str]]) -> dict[str, str]:
     """The versions of the packages whose plug-ins are used."""
     found = {}
     for kind, name in sorted(named):
-        entry = entries(kind).get(name) if kind != FILES else None
+        entry = entries(kind).get(name) if kind != FILES and ":" not in name else None
         if entry and entry.package:
             try:
                 found[entry.package] = version(entry.package)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,8 @@ import torch
 
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import is_local_file
-from consort.core.params import Params, has_role, slots
-from consort.core.plugins import find
+from consort.core.params import ADAPTER, Params, has_role, slots
+from consort.core.permission import texts_in
 from consort.core.validation import Table, checked
 from consort.core.wire import encode
 from consort.deployment.study import CLIENT_KEYS, Study
@@ -25,7 +26,11 @@ from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Group, Recipe
 from consort.federation.federation import Federation
+from consort.models.factories import find_model
 from consort.models.registry import ModelSpec, build
+
+ENCODER = "encoder"
+"""The part of a model that adapters belong to."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +92,19 @@ class Candidate:
     def sizes_of(self, model: ModelSpec) -> dict[str, int]:
         """The bytes of a model by role, found without building it in memory.
 
+        A network of one's own is tried on an example, and so has to be built.
+
         Args:
             model: A model for the client's tasks and inputs.
 
         Returns:
             The bytes by role; nothing if the model cannot be built without memory.
         """
-        make, seat = find("models", model.name), self._seat
+        make, seat = find_model(model.name), self._seat
         options = ((k, "" if is_local_file(make, k) else value) for k, value in model.options)
-        bare = ModelSpec(model.name, tuple(options))
+        bare = model if model.is_own else replace(model, options=tuple(options))
         try:
-            with torch.device("meta"):
+            with nullcontext() if model.is_own else torch.device("meta"):
                 built = build(bare, seat.tasks, seat.dataset.example, 0, self.recipe.batchnorm)
         except RuntimeError:
             return {}
@@ -110,7 +117,7 @@ class Candidate:
         return {
             role: size
             for role, size in self.sizes.items()
-            if not any(has_role(role, kept) for kept in private)
+            if not any(has_role(ENCODER if role == ADAPTER else role, kept) for kept in private)
         }
 
 
@@ -192,10 +199,17 @@ def weights_digest(params: Params) -> str:
 
 
 def _public(model: ModelSpec) -> Table:
-    """A model without the files and folders of this machine."""
-    make = find("models", model.name)
-    options = {key: value for key, value in model.options if not is_local_file(make, key)}
-    return _without_places({"name": model.name} | options)
+    """A model without the files and folders of this machine.
+
+    Texts among the options of a model of one's own may be files as well.
+    """
+    make = find_model(model.name)
+    options = {
+        key: value
+        for key, value in model.options
+        if not is_local_file(make, key) and not (model.is_own and [*texts_in(value)])
+    }
+    return _without_places({"name": Path(model.name).name} | options)
 
 
 def _without_places(table: Mapping[str, Any]) -> Table:

@@ -57,6 +57,7 @@ class Invitation:
         with permitting(judge):
             if agreed is None:
                 policy.check(study)
+                judge.check_server(study.recipe)
             candidate = Candidate.of(study, name, brings, data)
             policy.check_bytes(sum(candidate.sizes.values()), "the model")
             return cls(candidate, judge, StudyEntry.of(candidate, judge.named))
@@ -99,6 +100,8 @@ class Invitation:
         if own is None or own not in ({}, table):
             raise Refused("the companion model is not that of the study")
         policy.check_numbers(table)
+        if own != table:
+            self.judge.check_server(table)
         if table:
             size = sum(self.candidate.sizes_of(ModelSpec.of(table)).values())
             policy.check_bytes(size, "the companion model")

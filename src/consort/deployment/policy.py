@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge
 
 from consort.core.bounds import PositiveInt
-from consort.core.permission import FILES
+from consort.core.permission import FILES, texts_in
 from consort.core.plugins import entries
 from consort.core.registry import load_object
 from consort.core.validation import Table, checked
@@ -32,6 +32,12 @@ from consort.errors import Refused, UsageError
 FILE = "policy.toml"
 _FOR_SIMULATIONS = {"attack"}
 _BY_TASKS = ("augmentations", "balancings")
+_IN_TRAINING = {
+    "augment": "augmentations",
+    "transform": "transforms",
+    "optimizer": "optimizers",
+}
+"""Keys of local training that name code, and its kinds."""
 _DEPTH = 200  # layers in a row, which take time and memory before they have any weights
 _LARGEST = 1_000_000  # any other number in a recipe
 
@@ -239,6 +245,19 @@ class Judge:
             raise Refused(f"its policy does not allow {_words(kind, name)}")
         self.named.add((kind, name))
 
+    def check_server(self, table: Table) -> None:
+        """Checks that a server does not name the owner's own code and files, which it may guess.
+
+        Args:
+            table: A recipe, or a part of one, that a server sent.
+
+        Raises:
+            Refused: If it does.
+        """
+        places = {name for _, name in self.own if any(letter in name for letter in ":/.")}
+        if places.intersection(texts_in(table)):
+            raise Refused("its policy does not allow a server to name code or files of the client")
+
 
 def own_names(brings: Table) -> set[tuple[str, str]]:
     """What a client brings: kinds and names, and options that may be the names of files.
@@ -251,8 +270,10 @@ def own_names(brings: Table) -> set[tuple[str, str]]:
         tables = brings.get(key) or []
         for table in tables if isinstance(tables, list) else [tables]:
             found.add((kind, str(table.get("name", ""))))
-            found |= {(FILES, text) for text in table.values() if isinstance(text, str)}
-    found.add(("augmentations", str(brings.get("local", {}).get("augment", ""))))
+            found |= {(FILES, text) for text in texts_in(table)}
+    local = brings.get("local", {})
+    for key, kind in _IN_TRAINING.items():
+        found.add((kind, str(local.get(key, ""))))
     return found
 
 

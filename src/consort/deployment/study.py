@@ -11,10 +11,12 @@ from typing import Any
 
 import consort
 from consort.core.permission import FILES, permitting
+from consort.core.user_files import files_of
 from consort.core.validation import Table
 from consort.errors import Refused
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import deciding
+from consort.models.factories import folder_of
 from consort.models.registry import ModelSpec
 
 CLIENT_KEYS = ("clients", "groups", "data")
@@ -128,10 +130,18 @@ def by_content(value: Any, files: Collection[str] = ()) -> Any:
         return [by_content(item, files) for item in value]
     if isinstance(value, str) and ".py:" in value:
         file, _, name = value.rpartition(":")
-        return [*_content(Path(file)), name]
+        contents = [_content(found) for found in files_of(Path(file))]
+        return [*contents[0], name, *contents[1:]]
+    if isinstance(value, str) and folder_of(value):
+        return _contents(folder_of(value) or Path())
     if isinstance(value, str) and value in files:
         return _content(Path(value))
     return value
+
+
+def _contents(folder: Path) -> list[list[str]]:
+    """The content of a folder with a saved model, wherever it is."""
+    return [_content(file) for file in sorted(folder.rglob("*")) if file.is_file()]
 
 
 def _content(path: Path) -> list[str]:

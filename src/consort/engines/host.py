@@ -151,7 +151,7 @@ class ClientHost:
             model=StackedModel(blueprint.fresh(), blueprint.params, len(ids)),
             tasks=dict(self.federation.members[first.client].tasks),
             train=Examples(
-                torch.stack([part.inputs for part in splits]),
+                torch.stack([part.tensor for part in splits]),
                 {t: torch.stack([part.targets[t] for part in splits]) for t in splits[0].targets},
             ),
             generators=[Generator().manual_seed(self._seed(call) + 1) for call in calls],

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from consort.core.engine import Engine
 from consort.core.messages import Call, OnlyMeans, Payload, Reply
+from consort.core.params import role_of
 from consort.core.wire import NamedTensor, tensors_in
 from consort.engines.answers import Answers
 from consort.errors import ClientFailed, Refused
@@ -33,7 +34,7 @@ def bytes_by_role(tensors: Iterable[NamedTensor]) -> dict[str, int]:
     """
     sizes: dict[str, int] = {}
     for name, tensor in tensors:
-        role = name.split(".", 1)[0] or "other"
+        role = role_of(name) or "other"
         sizes[role] = sizes.get(role, 0) + tensor.nbytes
     return sizes
 

@@ -17,8 +17,10 @@ from torch import Tensor
 
 from consort.core.clients import NO_SERVER_DATA
 from consort.core.randomness import derive, generator_for
+from consort.core.registry import did_you_mean
+from consort.data.checks import check_examples
 from consort.data.dataset import Dataset, as_is
-from consort.data.examples import Examples, Splits, gather
+from consort.data.examples import Examples, Splits
 from consort.data.partition import Share, partition
 from consort.data.registry import is_drawn, load_dataset
 from consort.errors import UsageError
@@ -36,14 +38,16 @@ class Seat:
     share: Share
     model: ModelSpec
     obfuscate: Callable[[Tensor], Tensor] = as_is
+    changed: Callable[[str, Task], Task] = lambda _, task: task
+    """Gives a task the loss and the metrics of the recipe."""
 
     @property
     def tasks(self) -> dict[str, Task]:
         """The client's tasks: its group's choice of those it has labels for."""
         if not self.group.classes:
-            return {name: self.dataset.tasks[name] for name in self.share.tasks}
+            return {n: self.changed(n, self.dataset.tasks[n]) for n in self.share.tasks}
         (name,) = self.share.tasks
-        return {name: Classification(len(self.group.classes))}
+        return {name: self.changed(name, Classification(len(self.group.classes)))}
 
     @property
     def labels(self) -> dict[str, int]:
@@ -61,7 +65,10 @@ class Seat:
     def _examples(self, index: NDArray[np.int64]) -> Examples:
         raw = self.dataset.examples.only(list(self.share.tasks)).take(torch.from_numpy(index))
         targets = {name: self._renumbered(target) for name, target in raw.targets.items()}
-        return Examples(self.obfuscate(self.dataset.prepare(raw.inputs)), targets)
+        prepared = raw.changed(self.dataset.prepare)
+        if self.obfuscate is not as_is:
+            prepared = prepared.changed(self.obfuscate)
+        return Examples(prepared.inputs, targets)
 
     def _renumbered(self, target: Tensor) -> Tensor:
         if not self.group.classes:
@@ -96,13 +103,20 @@ def _seated(
     if first.data == recipe.data:
         for evaluation in recipe.examinations.values():
             dataset = evaluation.kept(dataset)
+    for task in recipe.tasks:
+        if task not in dataset.tasks:
+            raise UsageError(
+                f"tasks: {dataset.name} has no task {did_you_mean(task, dataset.tasks)}"
+            )
     cut = first.partition or recipe.partition
     shares = iter(partition(dataset, sum(group.count for group in groups), cut, seed))
     seats = {}
     for group in groups:
         models, ways = recipe.models_of(group), recipe.obfuscations_of(group)
         for obfuscation in filter(None, ways):
-            obfuscation(dataset.example[None], seed=seed)  # refuses inputs that it is not made for
+            obfuscation(
+                dataset.examples.rows(0, 1).changed(dataset.prepare).tensor, seed=seed
+            )  # refuses inputs that it is not made for
         width = len(str(group.count - 1))
         for number in range(group.count):
             name = f"{group.name}-{number:0{width}d}"
@@ -110,7 +124,7 @@ def _seated(
             way = ways[number % len(ways)]
             obfuscate = as_is if way is None else partial(way, seed=seed)
             model = models[number % len(models)]
-            seats[name] = Seat(group, dataset, share, model, obfuscate)
+            seats[name] = Seat(group, dataset, share, model, obfuscate, recipe.task)
     return seats
 
 
@@ -138,8 +152,8 @@ def server_data(recipe: Recipe, seed: int, folder: Path | None) -> Callable[[], 
     def load() -> Examples:
         found = dataset_of(table, derive(seed, "server data") % 2**31, folder)
         order = torch.randperm(len(found), generator=generator_for(seed, "server data"))
-        inputs = gather(found.examples.inputs, order[:most].sort().values)
-        return Examples(found.prepare(inputs), {})
+        chosen = found.examples.take(order[:most].sort().values)
+        return Examples(chosen.inputs, {}).changed(found.prepare)
 
     return load
 
@@ -155,7 +169,12 @@ def dataset_of(table: Mapping[str, Any], seed: int, folder: Path | None) -> Data
 @lru_cache(maxsize=4)
 def _dataset(table: str, seed: int, folder: Path | None) -> Dataset:
     options = json.loads(table)
-    return load_dataset(options.pop("name"), seed, folder, **options)
+    dataset = load_dataset(options.pop("name"), seed, folder, **options)
+    try:
+        check_examples(dataset.examples, dataset.tasks, "inputs")
+    except UsageError as error:
+        raise UsageError(f"data set {dataset.name!r}: {error}") from error
+    return dataset
 
 
 def _limited(share: Share, group: Group, dataset: Dataset, client: str) -> Share:

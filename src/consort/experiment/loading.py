@@ -17,6 +17,7 @@ from consort.errors import UsageError
 from consort.experiment.recipe import Recipe
 from consort.experiment.tables import dropped, merged
 from consort.results.claims import Claim
+from consort.tasks import Classification
 
 
 def load_recipe(
@@ -94,6 +95,8 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for group in recipe.all_groups:
             recipe.models_of(group)
             recipe.obfuscations_of(group)
+        for task in recipe.tasks:
+            recipe.task(task, Classification(2))  # refuses what no task can have
         recipe.examinations  # noqa: B018 - refuses options that do not fit
         trainings = {group.name: recipe.local_of(group) for group in recipe.groups}
         for name in recipe.algorithms:
@@ -131,7 +134,7 @@ def _with_whole_cut(group: Any, common: Table) -> Any:
 
 
 def anchored(value: Any, folder: Path) -> Any:
-    """A table in which a user's `file.py:name` that lies beside the recipe has its whole path.
+    """A table in which `file.py:name` and `hf:folder` beside the recipe have their whole path.
 
     So a run finds it again wherever it is resumed.
     """
@@ -143,6 +146,9 @@ def anchored(value: Any, folder: Path) -> Any:
         file, _, name = value.partition(":")
         if (folder / file).is_file():
             return f"{(folder / file).resolve()}:{name}"
+    if isinstance(value, str) and value.startswith("hf:"):
+        saved = folder / value.removeprefix("hf:")
+        return f"hf:{saved.resolve()}" if saved.is_dir() else value
     return value
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic_core import to_json
@@ -15,6 +16,7 @@ from consort.algorithms._server_optimizer import with_server_optimizer
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import PositiveInt
+from consort.core.permission import check_options
 from consort.core.plugins import find
 from consort.core.registry import did_you_mean
 from consort.core.validation import Table, adapter, checked
@@ -27,12 +29,29 @@ from consort.models.multitask import BatchNormPolicy
 from consort.models.registry import ModelSpec
 from consort.results.table import Published
 from consort.run.schedule import Schedule
+from consort.tasks import Supervised, Task
 from consort.training.compute import Compute
 from consort.training.evaluation import Evaluation
 from consort.training.local import LocalTraining
 
 Obfuscation = Callable[..., Tensor]
 """Called with prepared inputs and `seed`, returns inputs that reveal less about persons."""
+
+
+@dataclass(frozen=True)
+class TaskChanges:
+    """What a recipe changes of a task: `[tasks.NAME]`."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    loss: str | None = None
+    """A loss of `torch.nn.functional`, or the place of one of your own."""
+    metrics: list[str] | dict[str, str] = field(default_factory=list)
+    """The places of metrics, or places by name."""
+    metric: str = ""
+    """The metric that represents the task; by default that of the data set's task."""
+    higher_is_better: bool | None = None
+    """Whether a larger value of `metric` is better."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +129,8 @@ class Recipe:
     """The data set and its options."""
     partition: Cut = field(default_factory=Cut)
     """How the data are partitioned among the clients."""
+    tasks: dict[str, Table] = field(default_factory=dict)
+    """Other losses and further metrics for the data set's tasks, by name."""
     server: ServerSide | None = None
     """The data of the server, for algorithms that train on it."""
     model: Table | list[Table] = field(default_factory=dict)
@@ -174,6 +195,9 @@ class Recipe:
                 if name not in self.algorithms:
                     where = f"published numbers ({table.source})"
                     raise UsageError(f"{where}: no algorithm {did_you_mean(name, self.algorithms)}")
+        for place in self.model if isinstance(self.model, list) else [self.model]:
+            _refuse_object("model", place)
+        _refuse_object("data", self.data)
         for name, count in Counter(group.name for group in self.groups).items():
             if count > 1:
                 raise UsageError(f"two groups are named {name!r}: give each a name of its own")
@@ -237,6 +261,27 @@ class Recipe:
         """
         tables = group.model if isinstance(group.model, list) else [group.model or {}]
         return [ModelSpec.of(table) for table in tables or [{}]]
+
+    def task(self, name: str, task: Task) -> Task:
+        """A task of the data set, with the loss and the metrics that the recipe gives it.
+
+        Args:
+            name: The name of the task.
+            task: The task.
+
+        Raises:
+            UsageError: If there is no such loss or metric.
+        """
+        if name not in self.tasks:
+            return task
+        key = name, task
+        if key not in self._changed_tasks:  # one task for all clients: they share a model in memory
+            self._changed_tasks[key] = _changed_task(self.tasks[name], name, task)
+        return self._changed_tasks[key]
+
+    @cached_property
+    def _changed_tasks(self) -> dict[tuple[str, Task], Task]:
+        return {}
 
     def obfuscations_of(self, group: Group) -> list[Obfuscation | None]:
         """The checked obfuscations of a group, which its clients take in turn.
@@ -327,10 +372,33 @@ class Recipe:
         return tuple(found)
 
 
+def _refuse_object(key: str, table: Any) -> None:
+    """Refuses an object where a recipe has a name, since a recipe is written to disk and sent."""
+    name = table.get("name", "") if isinstance(table, dict) else table
+    if not isinstance(name, str):
+        kind = name.__name__ if isinstance(name, type) else type(name).__name__
+        way = "hand the network to Member.of" if key == "model" else "hand the data to Member.of"
+        raise UsageError(
+            f"{key}.name is the object {kind} where a name is expected: write its place, such as "
+            f"'file.py:{kind}', or {way}"
+        )
+
+
+def _changed_task(table: Table, name: str, task: Task) -> Task:
+    options: Any = checked(TaskChanges, table, f"tasks.{name}")
+    try:
+        return Supervised(options.loss, options.metrics, None, options.metric,
+                          options.higher_is_better, base=task)  # fmt: skip
+    except UsageError as error:
+        raise UsageError(f"tasks.{name}: {error}") from error
+
+
 def _obfuscation(table: Table) -> Obfuscation:
     """The obfuscation that a table describes; FP-DFSN if it has no name."""
     options = dict(table)
-    kind = find("obfuscations", str(options.pop("name", "fp_dfsn")))
+    name = str(options.pop("name", "fp_dfsn"))
+    kind = find("obfuscations", name)
+    check_options(name, options)
     found: Obfuscation = checked(kind, options, "obfuscation")
     return found
 

@@ -35,8 +35,4 @@ class DataCache:
 
 
 def _size(splits: Splits) -> int:
-    return sum(
-        tensor.numel() * tensor.element_size()
-        for part in splits.parts
-        for tensor in (part.inputs, *part.targets.values())
-    )
+    return sum(part.nbytes for part in splits.parts)

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from consort.core.algorithm import Algorithm
+from consort.core.asking import check_text
 from consort.core.clients import NO_SERVER_DATA
+from consort.core.inputs import each, kind_of
 from consort.core.known import Known
 from consort.core.params import Params
 from consort.core.randomness import derive, generator_for
@@ -112,7 +114,7 @@ class Federation:
             member = self.members[client]
             key = member.architecture
             if key not in self._architectures:
-                self._architectures[key] = Blueprint(self._build(member, self.seed))
+                self._architectures[key] = Blueprint(self._build(client, self.seed))
             self._blueprints[client] = self._architectures[key]
         return self._blueprints[client]
 
@@ -149,16 +151,23 @@ class Federation:
         return len(self.data(client).train) if known is None else known
 
     def _draw(self, client: str, number: int) -> Params:
-        return Params.of(self._build(self.members[client], derive(self.seed, "draw", number)))
+        seed = derive(self.seed, "draw", number)
+        return Params.of(self._build(client, seed, redrawn=True))
 
-    def _build(self, member: Member, seed: int) -> MultiTaskModel:
+    def _build(self, client: str, seed: int, redrawn: bool = False) -> MultiTaskModel:
+        try:
+            return self._built(self.members[client], seed, redrawn)
+        except UsageError as error:
+            raise UsageError(f"client {client}: {error}") from error
+
+    def _built(self, member: Member, seed: int, redrawn: bool) -> MultiTaskModel:
         kind = member.tasks, member.example
-        model = build(member.model, *kind, seed, self.batchnorm)
+        model = build(member.model, *kind, seed, self.batchnorm, redrawn)
         if member.companion:
             # Another seed, so that equal architectures do not start with equal weights.
             seed = derive(seed, "companion")
-            model.companion = build(member.companion, *kind, seed, self.batchnorm)
-        if self.compute.channels_last:
+            model.companion = build(member.companion, *kind, seed, self.batchnorm, redrawn)
+        if self.compute.channels_last and model.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model
 
@@ -171,7 +180,13 @@ class Federation:
         return self._data.get(client, lambda: self._load(client))
 
     def _load(self, client: str) -> Splits:
-        return self.members[client].load().map(self._laid_out)
+        return self.members[client].load().map(lambda part: self._laid_out(part, client))
+
+    def _laid_out(self, examples: Examples, client: str) -> Examples:
+        """Images with channels last, if a client's model takes them; a user's network may not."""
+        own = self.members[client].model.is_own
+        takes = not own or self.blueprint(client).model.channels_last
+        return _channels_last(examples) if self.compute.channels_last and takes else examples
 
     @cached_property
     def roster(self) -> Roster:
@@ -199,11 +214,12 @@ class Federation:
         Raises:
             UsageError: If the server has no data, or they do not fit the client's model.
         """
-        examples, member = self._public, self.members[like]
-        if examples.inputs.shape[1:] != member.example.shape:
+        examples, member = self._laid_out(self._public, like), self.members[like]
+        found, wanted = kind_of(examples.example), kind_of(member.example)
+        if found != wanted:
             raise UsageError(
-                f"server.data has inputs of shape {tuple(examples.inputs.shape[1:])}, but the "
-                f"model of client {like} takes {tuple(member.example.shape)}: choose other data"
+                f"server.data has inputs of shape {found}, but the model of client {like} takes "
+                f"{wanted}: choose other data"
             )
         nothing = examples.take(torch.zeros(0, dtype=torch.int64))
         torch.default_generator.manual_seed(derive(seed, round, "server side"))  # for dropout
@@ -231,8 +247,7 @@ class Federation:
     def _public(self) -> Examples:
         if self.server_data is None:
             raise UsageError(NO_SERVER_DATA)
-        found = self.server_data() if callable(self.server_data) else self.server_data
-        return self._laid_out(found)
+        return self.server_data() if callable(self.server_data) else self.server_data
 
     def accompanied(self, table: Mapping[str, Any]) -> Federation:
         """The same clients, each with a companion beside its model: see `Algorithm.companion`.
@@ -266,15 +281,23 @@ class Federation:
         return replace(prepared, protections=protections)
 
     def check(self, algorithm: Algorithm[Any], present: int) -> None:
-        """Checks, before anything is trained, that all protections can protect a run.
+        """Checks, before anything is trained, data at hand, the algorithm's text and protections.
 
         Args:
             algorithm: The algorithm that is to be run.
             present: The number of clients that take part in a round.
 
         Raises:
-            UsageError: If a protection does not suit the algorithm or a client.
+            UsageError: If the data of a client cannot be trained on, the algorithm has a mistake
+                that can be seen, or a protection does not suit the algorithm or a client.
         """
+        kind: Any = type(algorithm)
+        check_text(kind)
+        for name, member in self.members.items():
+            try:
+                member.check()
+            except UsageError as error:
+                raise UsageError(f"client {name}: {error}") from error
         for protection in self.protections:
             protection.check(self, algorithm, present)
             self.check_clients(protection, algorithm)
@@ -329,8 +352,10 @@ class Federation:
     def _load_everything(self) -> Splits:
         return Splits.concatenate([member.load() for member in self.members.values()])
 
-    def _laid_out(self, examples: Examples) -> Examples:
-        if self.compute.channels_last and examples.inputs.ndim == 4:
-            inputs = examples.inputs.contiguous(memory_format=torch.channels_last)
-            return replace(examples, inputs=inputs)
-        return examples
+
+def _channels_last(examples: Examples) -> Examples:
+    return examples.changed(lambda inputs: each(inputs, _with_channels_last))
+
+
+def _with_channels_last(tensor: Tensor) -> Tensor:
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor

@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from torch import Tensor, nn
 
+from consort.core.inputs import Inputs
 from consort.core.params import statistics
 
 BatchNormPolicy = Literal["average", "local", "recompute"]
@@ -31,6 +32,7 @@ class MultiTaskModel(nn.Module):
         batchnorm: What happens to running statistics: they are sent and averaged like parameters
             (`average`), stay with each client (`local`), or are recomputed from the client's
             training data before each evaluation (`recompute`).
+        channels_last: Whether the modules compute with images whose channels are stored last.
 
     Examples:
         >>> import torch
@@ -50,12 +52,14 @@ class MultiTaskModel(nn.Module):
         heads: Mapping[str, nn.Module],
         decoders: Mapping[str, nn.Module] | None = None,
         batchnorm: BatchNormPolicy = "average",
+        channels_last: bool = True,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoders = nn.ModuleDict(decoders or {})
         self.heads = nn.ModuleDict(heads)
         self.batchnorm: BatchNormPolicy = batchnorm
+        self.channels_last = channels_last
         self.companion: MultiTaskModel | None = None
         self._slots: dict[str, Tensor] | None = None
         self.paths = {
@@ -64,9 +68,13 @@ class MultiTaskModel(nn.Module):
         }
 
     def slots(self) -> dict[str, Tensor]:
-        """The live tensors that are sent and averaged: see `consort.core.params.slots`."""
+        """The live tensors that are sent and averaged: see `consort.core.params.slots`.
+
+        Parameters that are frozen, without gradients, when this is first called are not among them.
+        """
         if self._slots is None:
-            self._slots = dict(self.named_parameters())
+            moving = ((n, p) for n, p in self.named_parameters() if p.requires_grad)
+            self._slots = dict(moving)
             if self.batchnorm == "average":
                 self._slots |= statistics(self)
         return self._slots
@@ -76,7 +84,7 @@ class MultiTaskModel(nn.Module):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def forward(self, inputs: Tensor, tasks: Iterable[str] | None = None) -> dict[str, Tensor]:
+    def forward(self, inputs: Inputs, tasks: Iterable[str] | None = None) -> dict[str, Tensor]:
         """Computes the outputs of a batch.
 
         Args:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
+from consort.core.inputs import Inputs, each
 from consort.core.randomness import Randomness
 from consort.data.examples import Examples
 from consort.errors import UsageError
@@ -44,6 +45,10 @@ def drawn(
         yield examples.take(chosen.nonzero().flatten())
 
 
+def _as_batch(example: Tensor) -> Tensor:
+    return example[None]
+
+
 class _Loss(nn.Module):
     """The sum of a client's losses, as a function of its model's parameters."""
 
@@ -53,9 +58,11 @@ class _Loss(nn.Module):
         self._losses = losses
         self._client = client
 
-    def forward(self, inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
+    def forward(self, inputs: Inputs, targets: dict[str, Tensor]) -> Tensor:
         """The loss of one example, whose `inputs` and `targets` have no batch dimension."""
-        one = Examples(inputs[None], {task: target[None] for task, target in targets.items()})
+        one = Examples(
+            each(inputs, _as_batch), {task: target[None] for task, target in targets.items()}
+        )
         return torch.stack(list(self._losses(self._client, one).values())).sum()
 
 
@@ -119,18 +126,18 @@ class PrivateSteps:
         """Returns a function for the mean loss of a batch and the noisy mean of its gradients."""
         module = _Loss(client, losses)
 
-        def loss(values: dict[str, Tensor], inputs: Tensor, targets: dict[str, Tensor]) -> Tensor:
+        def loss(values: dict[str, Tensor], inputs: Inputs, targets: dict[str, Tensor]) -> Tensor:
             found: Tensor = functional_call(module, values, (inputs, targets))
             return found
 
-        each = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
+        of_each = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
 
         def step(batch: Examples) -> Found:
             values = {f"model.{n}": p.detach() for n, p in zip(names, params, strict=True)}
             noise = noise_like(list(values.values()), self.noise * self.clip, self.randomness)
             if not len(batch):
                 return [], [(n / expected).to(p.dtype) for n, p in zip(noise, params, strict=True)]
-            grads, found = each(values, batch.inputs, batch.targets)
+            grads, found = of_each(values, batch.loaded, batch.targets)
             sums = clipped_sums(list(grads.values()), self.clip)
             noisy = [((s + n) / expected).to(s.dtype) for s, n in zip(sums, noise, strict=True)]
             return [found.mean()], noisy

@@ -65,8 +65,8 @@ def _pictures(
     about, runs = run_set.tasks[task], comparable_runs(run_set)
     renderer, test = RENDERERS[about["kind"]], next(iter(predicted.values())).test
     truth = test.targets[task]
-    yield "input", "", _stretched(test.inputs)
-    yield "ground truth", "", renderer.truth(truth, test.inputs.shape[-2:])
+    yield "input", "", _stretched(test.tensor)
+    yield "ground truth", "", renderer.truth(truth, test.tensor.shape[-2:])
     for algorithm, found in predicted.items():
         run = runs[algorithm]
         value = run.clients_at(run.last_round, task).get(client)

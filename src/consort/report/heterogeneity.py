@@ -52,7 +52,7 @@ def pictures(federation: Federation) -> Html | None:
 
 def _grids(data: Splits) -> Numbers | None:
     """The training images as 8x8 grids; of pairs of images, the first ones."""
-    inputs = data.train.inputs
+    inputs = data.train.tensor
     if inputs.ndim not in (4, 5) or not inputs.is_floating_point():
         return None
     some = inputs[torch.linspace(0, len(inputs) - 1, min(PICTURES, len(inputs))).long()]

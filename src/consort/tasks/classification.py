@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from consort.errors import UsageError
 from consort.tasks.task import Meter
 
 
@@ -49,6 +50,34 @@ class ClassificationMeter:
             "balanced_accuracy": recalls.mean().item(),
             "loss": self.loss / total,
         }
+
+
+def check_labels(targets: Tensor, classes: int) -> None:
+    """Checks that labels are whole numbers from 0.
+
+    Args:
+        targets: The labels.
+        classes: The number of classes.
+
+    Raises:
+        UsageError: If a label is not one of the classes.
+    """
+    if targets.is_floating_point():
+        kind = str(targets.dtype).removeprefix("torch.")
+        raise UsageError(f"labels are {kind}, but classes are whole numbers: convert them to int64")
+    if not targets.numel():
+        return
+    least, most = int(targets.min()), int(targets.max())
+    if least < 0 or most >= classes:
+        shift = "subtract 1 from them" if (least, most) == (1, classes) else _way_out(least, most)
+        raise UsageError(
+            f"labels are {least} to {most}, but those of {classes} classes are 0 to {classes - 1}: "
+            f"{shift}"
+        )
+
+
+def _way_out(least: int, most: int) -> str:
+    return "number the classes from 0" if least < 0 else f"set the number of classes to {most + 1}"
 
 
 @dataclass(frozen=True)
@@ -96,6 +125,17 @@ class Classification:
             target: The label of each example.
         """
         return F.cross_entropy(output, target)
+
+    def check(self, targets: Tensor) -> None:
+        """Checks labels before anything is trained.
+
+        Args:
+            targets: The labels of a client.
+
+        Raises:
+            UsageError: If a label is not one of the classes.
+        """
+        check_labels(targets, self.classes)
 
     def meter(self) -> Meter:
         """A new meter with an empty confusion matrix."""

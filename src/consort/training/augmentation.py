@@ -7,7 +7,7 @@ Plug-ins provide both under names, and tasks name the ones that suit them: a tas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from torch import Generator
@@ -90,6 +90,27 @@ def augmentation_of(tasks: Mapping[str, Task], chosen: bool | str) -> Augmentati
     if not callable(found):
         raise UsageError(f"local.augment: {name} is not a function that augments examples")
     return found
+
+
+def transform_of(transform: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Finds the function that `local.transform` names.
+
+    Args:
+        transform: The function, or its place, such as `file.py:function`.
+
+    Raises:
+        UsageError: If there is no such function.
+    """
+    if isinstance(transform, str) and ":" not in transform:
+        raise UsageError(
+            f"local.transform = {transform!r} is not the place of a function, such as "
+            "'file.py:function'"
+        )
+    found = find("transforms", transform) if isinstance(transform, str) else transform
+    if not callable(found):
+        raise UsageError(f"local.transform: {transform} is not a function of a batch of inputs")
+    function: Callable[[Any], Any] = found
+    return function
 
 
 def balancing_of(tasks: Mapping[str, Task]) -> Balancing:

@@ -65,7 +65,7 @@ class Cohort:
     @property
     def examples(self) -> Each:
         """The number of training examples of each client, which is the same for all."""
-        return Each(dict.fromkeys(self.ids, self.train.inputs.shape[1]))
+        return Each(dict.fromkeys(self.ids, self.train.tensor.shape[1]))
 
     def batches(self, size: int, epochs: int) -> Iterator[Examples]:
         """Draws the batches that each client would draw by itself, stacked.
@@ -78,10 +78,10 @@ class Cohort:
             One batch of every client at a time.
         """
         clients = torch.arange(len(self.ids))[:, None]
-        examples = self.train.inputs.shape[1]
+        examples = self.train.tensor.shape[1]
         for _ in range(epochs):
             order = torch.stack([torch.randperm(examples, generator=g) for g in self.generators])
-            inputs = torch.split(self.train.inputs[clients, order], size, 1)
+            inputs = torch.split(self.train.tensor[clients, order], size, 1)
             targets = [torch.split(t[clients, order], size, 1) for t in self.train.targets.values()]
             for number, batch in enumerate(inputs):
                 yield Examples(
@@ -111,7 +111,7 @@ class Cohort:
             return torch.stack(losses).sum()
 
         step = vmap(grad_and_value(loss))
-        grads, losses = step(self.model.slots(), batch.inputs, batch.targets)
+        grads, losses = step(self.model.slots(), batch.tensor, batch.targets)
         return grads, losses
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Generator, Tensor
@@ -19,10 +19,11 @@ from consort.core.bounds import (
     Probability,
 )
 from consort.core.params import Params
+from consort.core.registry import did_you_mean
 from consort.data.examples import Examples
 from consort.errors import Failure, Tellable, UsageError
 from consort.tasks import Task
-from consort.training.augmentation import Repeat, augmentation_of, balancing_of
+from consort.training.augmentation import Repeat, augmentation_of, balancing_of, transform_of
 from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.descent import Descent, Loop
@@ -36,7 +37,13 @@ from consort.training.objectives import (
     gradients_of_sum,
     task_losses,
 )
-from consort.training.optimizers import clip_by_norm, make_optimizer
+from consort.training.optimizers import (
+    OWN,
+    Optimizer,
+    clip_by_norm,
+    make_optimizer,
+    optimizer_class,
+)
 from consort.training.scoring import BATCH, recompute_statistics
 
 _LARGEST = 1e30  # of a rate; optimisers multiply it, and single precision ends at 3.4e38
@@ -72,8 +79,11 @@ class LocalTraining:
     """The number of steps in all, in the place of `epochs`."""
     batch: PositiveInt = 32
     """The number of examples in a batch."""
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    """The optimiser."""
+    optimizer: str = "sgd"
+    """The optimiser: sgd, adam, adamw, a class of `torch.optim` such as RMSprop, or the place of a
+    class of your own, as `file.py:Class`."""
+    optimizer_options: dict[str, bool | int | float | list[float]] = field(default_factory=dict)
+    """Further options of a class of `torch.optim`."""
     lr: NonNegativeFloat = 0.01
     """The learning rate."""
     momentum: Probability = 0.0
@@ -100,6 +110,18 @@ class LocalTraining:
     """Whether examples are augmented, by the augmentation that the tasks name; or the name of
     another augmentation."""
 
+    transform: str | Callable[[Any], Any] | None = None
+    """A function of a batch of inputs, applied to every training batch, or its place; it may draw
+    from torch's generator, which depends on the seed."""
+
+    def __new__(cls, *_: Any, **settings: Any) -> Self:
+        """Refuses unknown settings with the nearest known one."""
+        known = [option.name for option in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise UsageError(f"local training has no setting {did_you_mean(name, known)}")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for name in ("lr", "weight_decay"):
             if getattr(self, name) > _LARGEST:
@@ -109,6 +131,10 @@ class LocalTraining:
                 )
         if isinstance(self.augment, str):
             augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
+        if self.optimizer not in OWN:
+            optimizer_class(self.optimizer)
+        if self.transform is not None:
+            transform_of(self.transform)
 
     def run(
         self,
@@ -149,7 +175,7 @@ class LocalTraining:
                     "compute.cohort_step = false"
                 )
             return self._run_cohort(client, adjust)
-        optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        optimizer = self._new_optimizer()
         rate = self.rate(client.round, client.rounds)
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
@@ -170,7 +196,7 @@ class LocalTraining:
             else:
                 step = self._step(client, objective, gradients, names, params)
                 batches = self.batches(examples or self.prepared(client), client.generator)
-            for batch in batches:
+            for batch in self._transformed(batches):
                 use_running_statistics_for_one(client.model, batch)
                 losses, grads = step(batch)
                 if adjust is not None:
@@ -183,6 +209,17 @@ class LocalTraining:
                 steps += 1
                 self.checked(total, client.round)
         return Trained(total / max(steps, 1), steps)
+
+    def _transformed(self, batches: Iterator[Examples]) -> Iterator[Examples]:
+        if self.transform is None:
+            return batches
+        transform = transform_of(self.transform)
+        return (batch.changed(transform) for batch in batches)
+
+    def _new_optimizer(self) -> Optimizer:
+        return make_optimizer(
+            self.optimizer, self.momentum, self.weight_decay, self.optimizer_options
+        )
 
     def _run_loop(
         self,
@@ -204,12 +241,12 @@ class LocalTraining:
         descent = Descent(
             local=self,
             client=client,
-            batches=self.batches(examples, client.generator),
+            batches=self._transformed(self.batches(examples, client.generator)),
             examples=examples,
             names=names,
             values=values,
             step=step,
-            optimizer=make_optimizer(self.optimizer, self.momentum, self.weight_decay),
+            optimizer=self._new_optimizer(),
             adjust=adjust,
         )
         loop(descent)
@@ -234,7 +271,7 @@ class LocalTraining:
 
     def _run_cohort(self, cohort: Cohort, adjust: Adjust | None) -> Trained:
         """Takes the same steps for all clients of a cohort at once."""
-        optimizer = make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        optimizer = self._new_optimizer()
         rate = self.rate(cohort.round, cohort.rounds)
         names, params = list(cohort.model.slots()), list(cohort.model.slots().values())
         total, steps = 0.0, 0
@@ -291,7 +328,8 @@ class LocalTraining:
     @property
     def fits_cohorts(self) -> bool:
         """Whether a cohort can train with these settings: whole epochs, nothing done per client."""
-        return self.steps is None and self.clip is None and not (self.balance or self.augment)
+        plain = self.steps is None and self.clip is None and self.optimizer in OWN
+        return plain and not (self.balance or self.augment or self.transform)
 
     def prepared(self, client: Client) -> Examples:
         """The training data of `client`, balanced and augmented as the settings say."""
@@ -311,7 +349,7 @@ class LocalTraining:
         Raises:
             UsageError: If training with these options would fail.
         """
-        make_optimizer(self.optimizer, self.momentum, self.weight_decay)
+        self._new_optimizer()
         if self.balance:
             balancing_of(tasks)
         if self.augment:
@@ -357,13 +395,18 @@ class LocalTraining:
         per_epoch = -(-count // self.batch)
         left = self.steps if self.steps is not None else self.epochs * per_epoch
         while left > 0 and count:
-            epochs = min(-(-left // per_epoch), max(1, _GATHERED // examples.inputs.numel()))
+            epochs = min(-(-left // per_epoch), self._orders_at_once(examples))
             orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
             shuffled = examples.take(torch.cat(orders))
             full, rest = divmod(count, self.batch)
             sizes = ([self.batch] * full + [rest] * bool(rest)) * epochs
             yield from islice(shuffled.split(sizes), left)
             left -= per_epoch * epochs
+
+    @staticmethod
+    def _orders_at_once(examples: Examples) -> int:
+        """The number of epochs whose examples are brought into order together."""
+        return max(1, _GATHERED // max(examples.size, 1)) if examples.size else 1
 
     def tuning(self, epochs: int) -> LocalTraining:
         """The same settings for `epochs` of fine-tuning, at the full, constant learning rate."""

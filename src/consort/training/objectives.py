@@ -70,7 +70,7 @@ def losses_of_features(client: Client, batch: Examples) -> dict[str, Tensor]:
         The losses by task.
     """
     return {
-        name: task.loss(client.model.output(name, batch.inputs), batch.targets[name])
+        name: task.loss(client.model.output(name, batch.tensor), batch.targets[name])
         for name, task in client.tasks.items()
     }
 

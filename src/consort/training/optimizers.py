@@ -1,22 +1,25 @@
-"""SGD, Adam and AdamW on lists of tensors.
+"""SGD, Adam and AdamW on lists of tensors, and all other optimisers of `torch.optim` by name.
 
-The first use of `torch.optim` takes seconds, because it imports a compiler. Here every update is
-elementwise, so tensors may have a leading dimension that runs over clients.
+The first use of `torch.optim` takes seconds, because it imports a compiler. Here every update of
+SGD, Adam and AdamW is elementwise, so tensors may have a leading dimension that runs over clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from inspect import Parameter, isclass, signature
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from consort.core.plugins import find
+from consort.core.registry import did_you_mean
 from consort.errors import UsageError
 
-OptimizerName = Literal["sgd", "adam", "adamw"]
-"""The names of the optimisers in recipes."""
+OWN = ("sgd", "adam", "adamw")
+"""The names of the optimisers that are built in; others are classes of `torch.optim`."""
 
 
 class Optimizer(Protocol):
@@ -103,29 +106,112 @@ class Adam:
         torch._foreach_addcdiv_(params, self.first, scale, -lr / (1 - beta1**self.steps))
 
 
+@dataclass
+class FromTorch:
+    """An optimiser of `torch.optim`, or one with the same interface."""
+
+    kind: Any
+    """Its class."""
+    options: dict[str, Any]
+    """Its options besides the learning rate."""
+    optimizer: Any = None
+    """The optimiser itself; None before the first step."""
+
+    def step(self, params: list[Tensor], grads: list[Tensor], lr: float) -> None:
+        """Takes a step of the optimiser of torch, which keeps its state for later steps."""
+        if self.optimizer is None:
+            self.optimizer = self.kind(params, lr=lr, **self.options)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+        self.optimizer.step()
+        for param in params:
+            param.grad = None
+
+
 def make_optimizer(
-    name: OptimizerName, momentum: float = 0.0, weight_decay: float = 0.0
+    name: str,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    options: Mapping[str, Any] | None = None,
 ) -> Optimizer:
     """Creates an optimiser.
 
     Args:
-        name: Which optimiser.
-        momentum: The momentum, for SGD only.
+        name: One of `OWN`, a class of `torch.optim`, or the place of a class of your own.
+        momentum: The momentum, for optimisers that have one.
         weight_decay: The weight decay.
+        options: Further options of a class.
 
     Returns:
         An optimiser without state.
 
     Raises:
-        UsageError: If there is no such optimiser, or it has no momentum.
+        UsageError: If there is no such optimiser, or it does not have such an option.
     """
-    if name not in get_args(OptimizerName):
-        raise UsageError(f"there is no optimizer {name!r}: use sgd, adam or adamw")
+    if name not in OWN:
+        return _from_torch(name, momentum, weight_decay, options or {})
+    for option in options or {}:
+        raise UsageError(
+            f"local.optimizer_options: optimizer {name!r} takes no {option!r}: write the class of "
+            f"torch.optim, such as {_CLASSES[name]!r}"
+        )
     if name == "sgd":
         return Sgd(momentum, weight_decay)
     if momentum:
         raise UsageError(f"optimizer {name!r} takes no momentum: remove it, or use 'sgd'")
     return Adam(weight_decay, decoupled=name == "adamw")
+
+
+_CLASSES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
+
+
+def optimizer_class(name: str) -> Any:
+    """The class of an optimiser that is not built in.
+
+    Args:
+        name: The name of a class of `torch.optim`, or a place such as `file.py:Class`.
+
+    Raises:
+        UsageError: If there is no such class, or its steps need a closure.
+    """
+    kinds = {
+        key: kind
+        for key, kind in vars(torch.optim).items()
+        if isclass(kind) and issubclass(kind, torch.optim.Optimizer)
+    }
+    found = find("optimizers", name) if ":" in name else kinds.get(name)
+    if found is None:
+        usable = [key for key in kinds if key not in ("Optimizer", "LBFGS")]
+        raise UsageError(
+            f"local.optimizer: there is no optimizer {did_you_mean(name, [*OWN, *usable])}"
+        )
+    if signature(found.step).parameters["closure"].default is Parameter.empty:
+        raise UsageError(
+            f"local.optimizer: {name} computes several losses per step, which local training does "
+            "not offer: choose another one"
+        )
+    return found
+
+
+def _from_torch(
+    name: str, momentum: float, weight_decay: float, options: Mapping[str, Any]
+) -> FromTorch:
+    kind = optimizer_class(name)
+    given = {"momentum": momentum, "weight_decay": weight_decay}
+    known = [key for key in signature(kind).parameters if key not in ("params", "lr")]
+    chosen = {key: value for key, value in given.items() if value} | dict(options)
+    for key in chosen:
+        if key not in known:
+            where = "local" if key in given else "local.optimizer_options"
+            raise UsageError(f"{where}: optimizer {name!r} has no {did_you_mean(key, known)}")
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()}
+    try:
+        kind([torch.zeros(1)], lr=0.1, **values)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"local.optimizer_options: optimizer {name!r}: {error}") from error
+    return FromTorch(kind, values)
 
 
 def clip_by_norm(grads: Sequence[Tensor], limit: float) -> list[Tensor]:

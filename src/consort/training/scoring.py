@@ -88,7 +88,7 @@ def batch_size(tasks: Mapping[str, Task], examples: Examples) -> int:
     """How many of the `examples` are evaluated at a time: fewer if `tasks` predict every pixel."""
     if not any(getattr(task, "dense", False) for task in tasks.values()):
         return BATCH
-    return max(1, min(BATCH, _PIXELS // examples.inputs[0, 0].numel()))
+    return max(1, min(BATCH, _PIXELS // examples.tensor[0, 0].numel()))
 
 
 @torch.inference_mode()

@@ -70,7 +70,7 @@ def export(where: Path | Run, client: str, path: Path, encoder: bool = False) ->
     outputs = Outputs(trained.model.eval(), tuple(trained.model.heads))
     splits = trained.data.test, trained.data.validation, trained.data.train
     checked = next(examples for examples in splits if len(examples))
-    metadata = _metadata(trained, outputs, checked.inputs[0])
+    metadata = _metadata(trained, outputs, checked.tensor[0])
     if encoder:
         if isinstance(trained.model.encoder, Encoders):
             raise Failure(
@@ -84,7 +84,7 @@ def export(where: Path | Run, client: str, path: Path, encoder: bool = False) ->
         return Exported(metadata, 0.0, 0, "state_dict")
     draft = path.with_name(f".{path.name}.draft{path.suffix}")
     try:
-        write_model(draft, outputs, metadata, _batch_of_two(checked.inputs).contiguous())
+        write_model(draft, outputs, metadata, _batch_of_two(checked.tensor).contiguous())
         difference = _difference(outputs, read_model(draft).apply, checked)
         if not difference <= LARGEST_DIFFERENCE:
             raise Failure(
@@ -126,6 +126,6 @@ def _difference(outputs: Outputs, apply: Apply, examples: Examples) -> float:
     """The largest absolute difference between the outputs, over all examples."""
     largest = torch.zeros(())
     for batch in examples.batches(BATCH):
-        for one, other in zip(outputs(batch.inputs), apply(batch.inputs), strict=True):
+        for one, other in zip(outputs(batch.tensor), apply(batch.tensor), strict=True):
             largest = torch.maximum(largest, (one - other).abs().max())  # keeps NaN
     return float(largest)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from consort.core.inputs import first_of
 from consort.data.dataset import as_is
 from consort.experiment.allocation import Seat
 
@@ -27,10 +28,12 @@ def preprocessing_of(seat: Seat) -> dict[str, Any]:
         `raw * multiply + add`, these numbers: one of each, or one per channel. `obfuscation` names
         what the client does to its inputs after that, if anything.
     """
-    raw = seat.dataset.examples.inputs[:_TRIED]
+    examples = seat.dataset.examples
+    raw = examples.rows(0, min(_TRIED, len(examples))).loaded
     found: dict[str, Any] = {**_named(seat.dataset.prepare)}
-    found["dtype"] = str(raw.dtype).removeprefix("torch.")
-    if numbers := _affine(seat.dataset.prepare, raw):
+    found["dtype"] = str(first_of(raw).dtype).removeprefix("torch.")
+    numbers = _affine(seat.dataset.prepare, raw) if isinstance(raw, Tensor) else None
+    if numbers:
         found["multiply"], found["add"] = numbers
     if seat.obfuscate is not as_is:
         found["obfuscation"] = _named(seat.obfuscate)["function"]

@@ -66,7 +66,7 @@ def _pictures(data: Splits, user: int) -> dict[str, Tensor]:
 
 def _signatures(examples: Examples, user: int, genuine: bool) -> Tensor:
     chosen = claimed_user(examples.targets["identify"]) == user
-    return examples.inputs[chosen & (examples.targets["detect"].bool() == genuine)]
+    return examples.tensor[chosen & (examples.targets["detect"].bool() == genuine)]
 
 
 def _draw(image: Tensor, path: Path) -> None:

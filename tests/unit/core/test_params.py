@@ -516,3 +516,60 @@ def test_a_module_without_a_policy_sends_its_statistics():
     assert Params.of(nn.BatchNorm1d(2)).keys() == {
         "weight", "bias", "buffers.running_mean", "buffers.running_var"
     }  # fmt: skip
+
+
+# Number by number
+
+
+@settings(max_examples=15, deadline=None)
+@given(a=seeds, b=seeds, k=scalars)
+def test_operations_on_numbers_are_those_of_their_tensors(a, b, k):
+    u, v = random_params(a), random_params(b)
+    for found, expected in (
+        (u * v, lambda s, t: s * t),
+        (u / v, lambda s, t: s / t),
+        (u + k, lambda s, _: s + k),
+        (k + u, lambda s, _: s + k),
+        (u - k, lambda s, _: s - k),
+        (u.abs(), lambda s, _: s.abs()),
+        (u.sign(), lambda s, _: s.sign()),
+        ((u * u).sqrt(), lambda s, _: (s * s).sqrt()),
+        (u.map(torch.tanh), lambda s, _: s.tanh()),
+    ):
+        assert list(found) == list(u)
+        assert all(torch.equal(t, expected(u[name], v[name])) for name, t in found.items())
+
+
+@settings(max_examples=15, deadline=None)
+@given(a=seeds, b=seeds, c=seeds)
+def test_the_laws_of_elementwise_products_hold(a, b, c):
+    u, v, w = random_params(a), random_params(b), random_params(c)
+    assert (u * v).equals(v * u)
+    assert_close(u * (v + w), u * v + u * w)
+    assert_close((u / v) * v, u)
+    assert (u.sign() * u.abs()).equals(u)
+    assert_close((u * u).sqrt(), u.abs())
+    assert u.equals(random_params(a))  # nothing is changed in place
+
+
+def test_order_of_names_does_not_matter_but_names_and_shapes_do():
+    u = random_params(1)
+    backwards = Params(dict(reversed(u.items())))
+    assert (u * backwards).equals(u * u)
+    assert list(u / backwards) == list(u)
+    for wrong in (u.only("encoder"), Params({name: t[None] for name, t in u.items()})):
+        with pytest.raises(UsageError, match="cannot combine models"):
+            u * wrong
+        with pytest.raises(UsageError, match="cannot combine models"):
+            u / wrong
+    empty = Params({})
+    assert len((empty * empty).sqrt().abs().sign().map(torch.neg) + 1.0) == 0
+
+
+def test_a_step_of_adam_on_a_server_is_one_line_per_formula():
+    w, d = random_params(2), random_params(3)
+    m, v = d * 0.1, d * d * 0.01
+    step = w - m / (v.sqrt() + 1e-3) * 0.5
+    for name, tensor in step.items():
+        first, second = 0.1 * d[name], 0.01 * d[name] ** 2
+        torch.testing.assert_close(tensor, w[name] - 0.5 * first / (second.sqrt() + 1e-3))

@@ -31,6 +31,18 @@ def test_the_nearest_name_is_proposed_and_all_are_listed(word, nearest):
     assert text == f"{word!r}: did you mean {nearest!r}? (there are: fedavg, fedrep, scaffold)"
 
 
+def test_what_other_libraries_call_it_is_understood_in_either_case():
+    assert did_you_mean("learning_rate", ["repeat", "lr"]).startswith(
+        "'learning_rate': did you mean 'lr'?"
+    )
+    assert did_you_mean("learning_rate", ["earning"]).startswith(
+        "'learning_rate': did you mean 'earning'?"
+    )
+    assert did_you_mean("rmsprop", ["Rprop", "RMSprop"]).startswith(
+        "'rmsprop': did you mean 'RMSprop'?"
+    )
+
+
 def test_without_choices_there_is_nothing_to_propose():
     assert did_you_mean("x", []) == "'x' (there are none)"
 

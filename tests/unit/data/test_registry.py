@@ -214,7 +214,11 @@ def test_a_function_of_ones_own_gets_only_what_it_asks_for():
     [
         ("own_data.py:parity", {"example": 4}, "no option 'example': did you mean 'examples'"),
         ("own_data.py:parity", {"examples": 0.5}, "examples = 0.5: input should be a valid int"),
-        ("own_data.py:number", {}, "own_data.py:number returns a int where a Dataset is expected"),
+        (
+            "own_data.py:number",
+            {},
+            "data set 'own_data.py:number': a int is no data: give a pair of inputs",
+        ),
         ("own_data.py:NOT_A_FUNCTION", {}, "NOT_A_FUNCTION is not a function that makes a Dataset"),
         ("own_data.py:party", {}, "own_data.py defines no 'party'"),
         ("other.py:parity", {}, "there is no file other.py"),

@@ -27,8 +27,12 @@ from consort.training.local import LocalTraining
 
 KINDS = [kind.name for kind in fields(Plugin) if kind.name not in ("metrics", "tasks")]
 PATHS = re.compile(r"weights?$|path|file|folder|dir(ectory)?$|checkpoint|pretrained|cache|url")
-TEXTS = {"LocalTraining.augment", "LocalTraining.task_weights", "Verifying.unseen", "Unseen.data"}
-"""Options that hold texts, but no files: the name of an augmentation, and names of tables."""
+TEXTS = {
+    "LocalTraining.augment", "LocalTraining.optimizer", "LocalTraining.transform",
+    "LocalTraining.optimizer_options", "LocalTraining.task_weights", "Verifying.unseen",
+    "Unseen.data", "tensors.targets",
+}  # fmt: skip
+"""Options that hold texts, but no files: names that are looked up, and names of tables."""
 
 
 def leaves(hint: Any) -> Iterator[Any]:
@@ -37,8 +41,8 @@ def leaves(hint: Any) -> Iterator[Any]:
         yield hint
     elif typing.get_origin(hint) is typing.Annotated:
         yield from leaves(typing.get_args(hint)[0])
-    elif typing.get_args(hint):
-        for inner in typing.get_args(hint):
+    elif typing.get_args(hint) or isinstance(hint, list):  # the parameters of a Callable
+        for inner in typing.get_args(hint) or hint:
             yield from leaves(inner)
     else:
         yield hint

@@ -17,12 +17,13 @@ from tests.letters import PostOffice
 from tests.unit.cli.command import measured, server_bytes
 from tests.unit.deployment.test_remote import Near, run
 
+from consort.core.permission import permitting
 from consort.core.plugins import find
 from consort.core.validation import adapter
 from consort.deployment.participant import Participant
-from consort.deployment.policy import Policy
+from consort.deployment.policy import Judge, Policy
 from consort.deployment.site import OwnMachine
-from consort.errors import UsageError
+from consort.errors import Refused, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.preparation import prepare_run
 from consort.experiment.recipe import Recipe
@@ -113,6 +114,11 @@ ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "evaluations": {"size": {"scale": 3.0}},
         "protection": {"rounded": {"digits": 2}},
     }),
+    "own": (VECTORS, {
+        "local": {"optimizer": "RMSprop", "optimizer_options": {"alpha": 0.9}, "lr": 0.003},
+        "partition": {"seed": 3},
+        "tasks": {"classify": {"loss": "multi_margin_loss"}},
+    }),
     "images": (IMAGES, {
         "model": {"name": "resnet", "widths": [4, 4], "depths": [1, 1]},
         "batchnorm": "local",
@@ -161,7 +167,9 @@ TOLD = {"title", "about", "seeds", "scales", "claims"} | {
 }
 TOLD |= {f"sweep.{field.name}" for field in fields(Sweep)}
 """What decides nothing: words, choices of the command, and what only comparisons look at."""
-ELSEWHERE = {"algorithms", "clients", "run.rounds"}
+CODE = {"local.transform"}
+"""What is always code of a file or package, which a server may not name."""
+ELSEWHERE = {"algorithms", "clients", "run.rounds"} | CODE
 """What all other tests of institutions have."""
 
 
@@ -278,3 +286,17 @@ def test_what_would_have_no_effect_is_refused(key, tmp_path: Path):
         run(recipe_of(settings, "x"), Near(PostOffice({})), tmp_path / "far", "fedavg")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "far").exists()
+
+
+@pytest.mark.parametrize("changes", [
+    {"local": {"transform": "torch.nn.functional:relu"}},
+    {"local": {"optimizer": "torch.optim:SGD"}},
+    {"tasks": {"classify": {"loss": "torch.nn.functional:cross_entropy"}}},
+    {"tasks": {"classify": {"metrics": ["torch.nn.functional:mse_loss"]}}},
+    {"model": {"name": "hf:distilbert"}},
+    {"model": {"name": "torch.nn:Flatten"}},
+])  # fmt: skip
+def test_a_server_cannot_name_code(changes):
+    judge = Judge(POLICY, set())
+    with permitting(judge), pytest.raises(Refused, match="does not allow a server to name code"):
+        recipe_of(merged(BASE, changes), "the server's recipe")

@@ -270,6 +270,7 @@ def nothing():
 
 
 NUMBER = 3
+BUILT = nn.Linear(6, 3)
 """
 
 
@@ -308,8 +309,8 @@ def test_an_encoder_of_ones_own_is_a_model(table, inputs, width):
         ({"name": "own_model.py:Flat", "features": "3"}, "features = '3': input should be a valid"),
         ({"name": "own_model.py:flat"}, "model 'own_model.py:flat' needs its option 'twice'"),
         ({"name": "own_model.py:Listed", "sizes": [1]}, "annotate its option 'sizes' as a tuple"),
-        ({"name": "own_model.py:nothing"}, "own_model.py:nothing is not an encoder: a class or"),
-        ({"name": "own_model.py:NUMBER"}, "own_model.py:NUMBER is not an encoder"),
+        ({"name": "own_model.py:NUMBER"}, "own_model.py:NUMBER is not a model: an nn.Module, or a"),
+        ({"name": "own_model.py:BUILT"}, "BUILT is an instance, whose weights are drawn when its"),
         ({"name": "own_model.py:flatt"}, "own_model.py defines no 'flatt'"),
         ({"name": "other.py:Flat"}, "there is no file other.py"),
     ],
@@ -321,9 +322,16 @@ def test_what_is_wrong_with_ones_own_encoder_is_said(table, message):
 
 
 @pytest.mark.usefixtures("_own")
-def test_an_encoder_that_does_not_say_its_width_is_refused():
+def test_a_network_that_does_not_say_its_width_is_tried():
     spec = ModelSpec.of({"name": "own_model.py:without_width"})
-    with pytest.raises(UsageError, match="has no `width`: set it to the number of features"):
+    model = build(spec, {"a": Classification(3)}, torch.zeros(2, 3), seed=1)
+    assert Params.of(model).shapes["heads.a.weight"] == (3, 6)
+
+
+@pytest.mark.usefixtures("_own")
+def test_what_makes_no_network_is_refused_when_it_is_built():
+    spec = ModelSpec.of({"name": "own_model.py:nothing"})
+    with pytest.raises(UsageError, match=r"nothing returns a NoneType where an nn\.Module"):
         build(spec, {"a": Classification(3)}, torch.zeros(2, 3), seed=1)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,10 +17,14 @@ from tests.helpers import (
 )
 from torch import Generator
 
+from consort.algorithms.fedavg import FedAvg
 from consort.core.messages import State
 from consort.core.params import Params
 from consort.data.examples import Examples, Splits
 from consort.errors import Failure, UsageError
+from consort.federation.federation import Federation
+from consort.run.run import Run
+from consort.run.schedule import Schedule
 from consort.tasks import Classification
 from consort.training.client import Client
 from consort.training.local import LocalTraining
@@ -603,6 +608,48 @@ def test_one_head_alone_may_move():
 def test_without_examples_there_are_no_steps():
     nothing = linear_examples("c0", 4).rows(0, 0)
     assert list(LocalTraining(steps=3).batches(nothing, torch.Generator())) == []
+
+
+def test_a_class_of_torch_trains_by_name():
+    federation = tiny_federation(clients=2)
+    local = LocalTraining(optimizer="Adamax", lr=0.02, optimizer_options={"betas": [0.8, 0.9]})
+    history = Run(federation, FedAvg(local), Schedule(rounds=8)).go()
+    last = [row.value for row in history if row.metric == "accuracy" and row.split == "test"][-2:]
+    assert min(last) > 0.5
+    assert not local.fits_cohorts
+
+
+def test_an_unknown_optimizer_is_refused_with_its_settings():
+    with pytest.raises(UsageError, match=r"local\.optimizer: there is no optimizer 'adm': did you"):
+        LocalTraining(optimizer="adm")
+
+
+def doubled(inputs):
+    return inputs * 2 + 0 * torch.rand(())
+
+
+@pytest.mark.parametrize("given", [doubled, f"{__file__}:doubled"])
+def test_every_training_batch_is_transformed(given):
+    federation = tiny_federation(clients=1)
+    member = federation.members["c0"]
+    larger = Splits(*(part.changed(doubled) for part in member.load().parts))
+    other = Federation({"c0": replace(member, load=lambda: larger)})
+    models = []
+    for clients, transform in ((federation, given), (other, None)):
+        run = Run(clients, FedAvg(LocalTraining(lr=0.1, transform=transform)), Schedule(rounds=2))
+        run.go()
+        models.append(run.server.model)
+    assert models[0].equals(models[1])
+    assert not LocalTraining(transform=given).fits_cohorts
+
+
+def test_a_transform_that_is_not_there_is_refused():
+    with pytest.raises(UsageError, match=r"there is no file nowhere\.py"):
+        LocalTraining(transform="nowhere.py:flip")
+    with pytest.raises(UsageError, match=r"local\.transform = 'flip' is not the place of a func"):
+        LocalTraining(transform="flip")
+    with pytest.raises(UsageError, match=r"local\.transform: math:pi is not a function of a batch"):
+        LocalTraining(transform="math:pi")
 
 
 def test_rates_that_overflow_are_told():

@@ -157,7 +157,7 @@ def test_momentum_with_adam_is_an_error_rather_than_ignored(name):
 
 
 def test_an_unknown_name_is_an_error():
-    with pytest.raises(UsageError, match="no optimizer 'rmsprop': use sgd, adam or adamw"):
+    with pytest.raises(UsageError, match="no optimizer 'rmsprop': did you mean 'RMSprop'"):
         make_optimizer("rmsprop")
 
 
@@ -190,3 +190,43 @@ def test_clipping_leaves_its_arguments_alone_even_where_two_are_one():
     assert torch.equal(first, second)
     assert first.data_ptr() != second.data_ptr()
     assert torch.cat([first, second]).norm().item() == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("RMSprop", {"alpha": 0.9}), ("Adagrad", {}), ("NAdam", {"betas": [0.8, 0.99]}), ("SGD", {})],
+)
+def test_classes_of_torch_take_the_same_steps_as_they_do_alone(name, options):
+    generator = torch.Generator().manual_seed(5)
+    ours = draw(generator)
+    theirs = [tensor.clone().requires_grad_() for tensor in ours]
+    optimizer = make_optimizer(name, weight_decay=0.1, options=options)
+    plain = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+    oracle = getattr(torch.optim, name)(theirs, lr=0.1, weight_decay=0.1, **plain)
+    for lr in (0.1, 0.05, 0.2):
+        grads = draw(generator)
+        for param, grad in zip(theirs, grads, strict=True):
+            param.grad = grad.clone()
+        oracle.param_groups[0]["lr"] = lr
+        oracle.step()
+        optimizer.step(ours, grads, lr)
+        assert all(map(torch.equal, ours, theirs))
+    assert all(tensor.grad is None for tensor in ours)
+
+
+@pytest.mark.parametrize(("name", "settings", "message"), [
+    ("RMSProp", {}, "local.optimizer: there is no optimizer 'RMSProp': did you mean 'RMSprop'? ("),
+    ("LBFGS", {}, "local.optimizer: LBFGS computes several losses per step, which local training"),
+    ("Adagrad", {"momentum": 0.9}, "local: optimizer 'Adagrad' has no 'momentum': did you mean"),
+    ("RMSprop", {"options": {"alfa": 1}},
+     "local.optimizer_options: optimizer 'RMSprop' has no 'alfa': did you mean 'alpha'?"),
+    ("Adagrad", {"options": {"eps": -1.0}},
+     "local.optimizer_options: optimizer 'Adagrad': Invalid epsilon value: -1.0"),
+    ("adam", {"options": {"betas": [0.5, 0.9]}},
+     "local.optimizer_options: optimizer 'adam' takes no 'betas': write the class of torch.optim, "
+     "such as 'Adam'"),
+])  # fmt: skip
+def test_what_an_optimizer_does_not_have_is_named(name, settings, message):
+    with pytest.raises(UsageError) as caught:
+        make_optimizer(name, **settings)
+    assert str(caught.value).startswith(message)

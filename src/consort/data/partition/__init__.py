@@ -33,7 +33,7 @@ def partition(dataset: Dataset, clients: int, cut: Cut, seed: int) -> list[Share
         dataset: The data set. Examples of one unit (`dataset.units`) stay together.
         clients: The number of clients.
         cut: The partitioning scheme and its options.
-        seed: The seed of all random choices.
+        seed: The seed of all random choices, unless the cut has one of its own.
 
     Returns:
         For each client its training, validation and test examples and its tasks.
@@ -46,7 +46,8 @@ def partition(dataset: Dataset, clients: int, cut: Cut, seed: int) -> list[Share
         return [all_of_units(share, dataset.units) for share in whole]
     from consort.core.randomness import derive
 
-    rng = np.random.default_rng(derive(seed, "partition"))
+    chosen = seed if cut.seed is None else cut.seed
+    rng = np.random.default_rng(derive(chosen, "partition"))
     _check_request(dataset, clients, cut)
     parts = _parts(dataset, clients, cut, rng)
     _check_sizes(parts, cut)

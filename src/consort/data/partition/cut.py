@@ -47,6 +47,8 @@ class Cut(BaseModel):
     """The share of each client's examples held out for validation."""
     test: Fraction = 0.15
     """The share of each client's examples held out for testing."""
+    seed: int | None = None
+    """The seed of the partition; None for the seed of the run."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

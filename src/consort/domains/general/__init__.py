@@ -1,8 +1,9 @@
-"""General models, classification, and metrics of every run, independent of any domain."""
+"""General models, data, tasks, and metrics of every run, independent of any domain."""
 
 from consort.core.plugins import Plugin
 
 plugin = Plugin(
+    datasets={"tensors": "consort.data.tensor_file:tensors"},
     models={
         "cnn4": "consort.models.cnn4:Cnn4",
         "mlp": "consort.models.mlp:Mlp",

@@ -7,6 +7,7 @@ plugin = Plugin(
         "chest_xray": "consort.domains.images.chest_xray:chest_xray",
         "cifar10": "consort.domains.images.cifar10:cifar10",
         "cifar100": "consort.domains.images.cifar100:cifar100",
+        "image_folder": "consort.data.image_folder:image_folder",
         "femnist": "consort.domains.images.femnist:femnist",
         "isic2019": "consort.domains.images.isic2019:isic2019",
         "kvasir": "consort.domains.images.kvasir:kvasir",

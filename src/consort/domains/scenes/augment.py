@@ -59,7 +59,7 @@ def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Example
     Raises:
         UsageError: If a task has no target for every pixel.
     """
-    grid = _grid(views, examples.inputs.shape[-2:])
+    grid = _grid(views, examples.tensor.shape[-2:])
     outside = (grid.abs() > 1).any(-1)
     targets = {}
     for name, target in examples.targets.items():
@@ -70,12 +70,12 @@ def seen(examples: Examples, tasks: Mapping[str, Task], views: Views) -> Example
                 "none: remove local.augment, or that task"
             )
         if task.points:
-            moved = _moved(target, views, examples.inputs.shape[-2:])
+            moved = _moved(target, views, examples.tensor.shape[-2:])
         else:
             moved = _sampled(target, grid, "nearest").where(~_like(outside, target), task.ignored)
         targets[name] = task.seen(moved.to(target.dtype), views.scale, views.mirrored)
-    dark = examples.inputs.amin((1, 2, 3), keepdim=True)
-    inputs = _sampled(examples.inputs, grid, "bilinear")
+    dark = examples.tensor.amin((1, 2, 3), keepdim=True)
+    inputs = _sampled(examples.tensor, grid, "bilinear")
     return Examples(torch.where(_like(outside, inputs), dark, inputs), targets)
 
 
@@ -113,7 +113,7 @@ def varied(examples: Examples, tasks: Mapping[str, Task], generator: Generator) 
     parts = []
     for batch in examples.batches(_BATCH):
         moved = seen(batch, tasks, random_views(len(batch), generator))
-        parts.append(Examples(relit(moved.inputs, generator), moved.targets))
+        parts.append(Examples(relit(moved.tensor, generator), moved.targets))
     return Examples.concatenate(parts) if parts else examples
 
 

@@ -61,7 +61,7 @@ def varied_signatures(
         UsageError: If the examples are not signatures.
     """
     _refuse_others("local.augment", examples)
-    return replace(examples, inputs=augmented(examples.inputs, generator))
+    return replace(examples, inputs=augmented(examples.tensor, generator))
 
 
 def _refuse_others(key: str, examples: Examples) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from consort.core.bounds import NonNegativeInt
+from consort.core.inputs import first_of
 from consort.core.randomness import derive
 from consort.data.dataset import Dataset
 from consort.domains.signatures.dataset import held_out, is_signatures
@@ -100,9 +101,9 @@ def _check(where: str, strangers: Dataset, clients: Mapping[str, Examinee]) -> N
     """Refuses data that the models cannot take, and signatures that clients may train on."""
     if not is_signatures(strangers):
         raise UsageError(f"{where}: {strangers.name} is not a data set of signatures: choose one")
-    shape = tuple(strangers.example.shape)
+    shape = tuple(first_of(strangers.example).shape)
     for client, examinee in clients.items():
-        expected = tuple(examinee.dataset.example.shape)
+        expected = tuple(first_of(examinee.dataset.example).shape)
         if shape != expected:
             raise UsageError(
                 f"{where}: its images are {shape}, but the model of client {client} takes "
@@ -119,4 +120,4 @@ def _check(where: str, strangers: Dataset, clients: Mapping[str, Examinee]) -> N
 
 def _images(dataset: Dataset) -> set[int]:
     """A hash of each signature, except for empty pages, which are all equal."""
-    return {hash(row.numpy().tobytes()) for row in dataset.examples.inputs if row.any()}
+    return {hash(row.numpy().tobytes()) for row in dataset.examples.tensor if row.any()}

@@ -117,7 +117,7 @@ def signatures_of(
     """
     _refuse_others(examples)
     model.eval()
-    batches = (prepare(batch.inputs) for batch in examples.batches(BATCH))
+    batches = (prepare(batch.tensor) for batch in examples.batches(BATCH))
     parts = [model.encoder(inputs).flatten(1) for inputs in batches]
     return Signatures(
         torch.cat(parts or [torch.empty(0, 0)]).numpy(),

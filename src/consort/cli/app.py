@@ -13,6 +13,7 @@ import typer
 from consort.cli import (  # noqa: F401
     federation,
     inspecting,
+    metrics,
     running,
     site_by_hand,
     site_keys,
@@ -68,6 +69,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     use.export,
     use.enroll,
     use.verify,
+    metrics.metrics,
 )
 for _command in _COMMANDS:
     app.command(_command.__name__.rstrip("_"))(_command)

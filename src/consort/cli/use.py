@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,21 @@ import typer
 from consort.cli.options import Json, Quiet
 
 Client = Annotated[str | None, typer.Option(help="The client whose model is used.", metavar="NAME")]
+
+
+class Method(StrEnum):
+    """How signatures are scored."""
+
+    cosine = "cosine"
+    svm = "svm"
+    fused = "fused"
+
+
+_ERRORS = {
+    "genuine": "genuine signatures rejected",
+    "skilled": "skilled forgeries accepted",
+    "random": "others' signatures accepted",
+}
 
 
 def export(
@@ -72,6 +88,19 @@ def enroll(
             help="Largest share of forgeries to accept; default: the equal error rate.",
         ),
     ] = None,
+    method: Annotated[
+        Method | None,
+        typer.Option(help="How signatures are scored; default: what was best in validation."),
+    ] = None,
+    known: Annotated[
+        bool, typer.Option("--known", help="The client trained with signatures of this user.")
+    ] = False,
+    duplicate: Annotated[
+        bool,
+        typer.Option(
+            "--duplicate", help="Enroll even if a template beside it accepts all references."
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -79,21 +108,27 @@ def enroll(
     from consort.use.persons import enroll as enroll_person
 
     pictures = [*(references or []), *(more or [])]
-    found = enroll_person(model, client, user, pictures, out, far).metadata
+    scoring = method.value if method else None
+    found = enroll_person(
+        model, client, user, pictures, out, far, scoring, known, duplicate
+    ).metadata
     if json:
         _print_json(
             file=str(out),
             user=user,
+            method=found.method,
             threshold=found.threshold,
-            far=found.far,
-            frr=found.frr,
+            rates=found.rates,
+            origin=found.origin,
         )
     elif not quiet:
-        typer.echo(f"{out}: {user}, {len(pictures)} references, threshold {found.threshold:.4f}")
         typer.echo(
-            f"on the client's validation data, this threshold accepts {found.far:.1%} of the "
-            f"forgeries and rejects {found.frr:.1%} of the genuine signatures"
+            f"{out}: {user}, {len(pictures)} references, {found.method}, "
+            f"threshold {found.threshold:.4f}"
         )
+        typer.echo(f"errors of this threshold on {found.origin} (95 % interval):")
+        for kind, (value, low, high) in found.rates.items():
+            typer.echo(f"  {_ERRORS[kind]}: {value:.1%} ({low:.1%} to {high:.1%})")
 
 
 def verify(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from consort.data.examples import Examples
+from consort.data.examples import Examples, Splits
+from consort.domains.signatures.enrolment import VIEWS
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure
 from consort.experiment.trained import TrainedModel, trained_model
 from consort.models.combined import Encoders
 from consort.run.run import Run
 from consort.training.scoring import BATCH
-from consort.use.calibration import calibration_scores
+from consort.use.background import synthetic_background
+from consort.use.calibration import SVM, best_method, calibration_scores, error_rate, trials_with
 from consort.use.formats import (
     ENCODER,
     Apply,
@@ -107,9 +109,29 @@ def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> Model
         shape=tuple(example.shape),
         dtype=str(example.dtype).removeprefix("torch."),
         tasks=outputs.tasks,
-        scan=scan and Scan.of(scan),
-        calibration=calibration_scores(trained.model, trained.data) if scan else None,
+        **(_calibrated(outputs, Scan.of(scan), trained.data) if scan else {}),
     )
+
+
+def _calibrated(outputs: Outputs, scan: Scan, data: Splits) -> dict[str, Any]:
+    """What enrolling needs; views are averaged if that is better on validation data."""
+    found = []
+    for views in (1, VIEWS):
+        background = synthetic_background(outputs, scan, views)
+        calibration, fusion = calibration_scores(
+            outputs, data, background.features, views, 1 + outputs.tasks.index("detect")
+        )
+        counts = [int(count) for count in calibration[SVM]]
+        rate = (
+            error_rate(
+                trials_with(calibration, best_method(calibration, max(counts), False), max(counts))
+            )
+            if counts
+            else 1.0
+        )
+        table = {"views": views, "background": background, "calibration": calibration}
+        found.append((rate, views, table | {"scan": scan, "fusion": fusion}))
+    return min(found, key=lambda one: one[:2])[2]
 
 
 @torch.inference_mode()

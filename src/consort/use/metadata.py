@@ -9,6 +9,8 @@ from typing import Any
 from consort import __version__
 from consort.domains.signatures.scan import Scan
 from consort.errors import Refused
+from consort.use.background import Background
+from consort.use.calibration import Trials
 
 FEATURES = "features"
 KEY = "consort"
@@ -32,8 +34,14 @@ class ModelMetadata:
     """The outputs are the features, then one output for each of these tasks, in this order."""
     scan: Scan | None = None
     """How an image of a signature is converted to an input."""
-    calibration: dict[str, dict[str, list[float]]] | None = None
-    """Scores of genuine and forged validation signatures, by the number of references."""
+    views: int = 1
+    """The number of views of a signature whose features are averaged."""
+    background: Background | None = None
+    """Features of other people, against whom users are enrolled."""
+    calibration: dict[str, dict[str, Trials]] | None = None
+    """Scores of validation signatures, by method and by the number of references."""
+    fusion: list[float] | None = None
+    """The factors of the score and of the detection head in a fused score."""
     consort: str = __version__
 
     @property
@@ -55,7 +63,8 @@ class ModelMetadata:
         try:
             table: dict[str, Any] = json.loads(text)
             scan = table["scan"] and Scan.of(table["scan"])
+            background = table["background"] and Background(**table["background"])
             lists = {key: tuple(table[key]) for key in ("shape", "tasks")}
-            return cls(**(table | lists | {"scan": scan}))
+            return cls(**(table | lists | {"scan": scan, "background": background}))
         except (ValueError, TypeError, KeyError) as error:
             raise Refused("its metadata cannot be read") from error

@@ -27,8 +27,8 @@ def trained(tmp_path_factory) -> Path:
     )  # fmt: skip
     assert found.code == 0, found.err
     assert f"ada.template: Ada, {len(pictures)} references, " in found.out
-    assert "genuine signatures rejected: " in found.out
-    assert "others' signatures accepted: " in found.out
+    assert "genuine ones rejected: " in found.out
+    assert "those of others accepted: " in found.out
     return folder
 
 

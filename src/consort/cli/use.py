@@ -22,9 +22,9 @@ class Method(StrEnum):
 
 
 _ERRORS = {
-    "genuine": "genuine signatures rejected",
+    "genuine": "genuine ones rejected",
     "skilled": "skilled forgeries accepted",
-    "random": "others' signatures accepted",
+    "random": "those of others accepted",
 }
 
 
@@ -70,14 +70,17 @@ def enroll(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="The folder of a run, or an exported model.")
     ],
-    user: Annotated[str, typer.Option(help="The user who wrote the signatures.", metavar="ID")],
+    user: Annotated[str, typer.Option(help="The user to enroll.", metavar="ID")],
     out: Annotated[Path, typer.Option(help="Template file to write.", metavar="FILE")],
     more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PICTURE]...", help="More genuine signatures.")
+        list[Path] | None, typer.Argument(metavar="[PICTURE]...", help="More genuine pictures.")
     ] = None,
     references: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PICTURE...", help="One to twelve images of genuine signatures."),
+        typer.Option(
+            metavar="PICTURE...",
+            help="One to twelve images of genuine signatures or of one finger.",
+        ),
     ] = None,
     client: Client = None,
     far: Annotated[
@@ -104,7 +107,7 @@ def enroll(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Create the template of a user from a few genuine signatures."""
+    """Create the template of a user from a few genuine signatures or fingerprints."""
     from consort.use.persons import enroll as enroll_person
 
     pictures = [*(references or []), *(more or [])]
@@ -136,7 +139,7 @@ def verify(
         Path, typer.Argument(metavar="TEMPLATE", help="Template written by consort enroll.")
     ],
     query: Annotated[
-        Path, typer.Argument(metavar="PICTURE", help="Image of the signature to verify.")
+        Path, typer.Argument(metavar="PICTURE", help="Image of the signature or fingerprint.")
     ],
     model: Annotated[
         Path | None, typer.Option(help="The model file, if it was moved.", metavar="FILE")
@@ -144,7 +147,7 @@ def verify(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Accept or reject a signature.
+    """Accept or reject a signature or a fingerprint.
 
     The exit code is 0 if it is accepted, 1 if it is rejected, and 2 if this cannot be decided.
     """

@@ -24,7 +24,8 @@ MOST_REFERENCES = 12
 COSINE, SVM, FUSED = "cosine", "svm", "fused"
 METHODS = (COSINE, SVM, FUSED)
 GENUINE, SKILLED, RANDOM = "genuine", "skilled", "random"
-_DRAWS = 3
+DRAWS = 3
+"""How often references are drawn."""
 _WEIGHTS = (0.25, 0.5, 1.0)
 Trials = dict[str, list[list[float]]]
 """By kind of signature: rows of the user's number and the score."""
@@ -141,7 +142,7 @@ def _trials(
             SKILLED: is_user & ~asked.genuine,
             RANDOM: ~is_user & asked.genuine,
         }
-        for _ in range(_DRAWS if len(own) >= count else 0):
+        for _ in range(DRAWS if len(own) >= count else 0):
             references = own[rng.choice(len(own), count, replace=False)]
             svm = machine(references, background)
             scores = {
@@ -217,9 +218,8 @@ def trials_with(calibration: Calibration, method: str, references: int) -> Trial
     counts = [int(count) for count in by_count if int(count) <= references]
     if not counts:
         raise Failure(
-            "the client has too few signatures to choose a threshold: it needs a user with genuine "
-            "signatures in both training and validation data, and forgeries or another user for "
-            "validation"
+            "the client has too few signatures or prints to choose a threshold: it needs a user "
+            "with genuine ones for references and for validation, and forgeries or another user"
         )
     return by_count[str(max(counts))]
 
@@ -263,6 +263,6 @@ def _rate(rows: NDArray[np.float64], kind: str, at: float) -> Rate:
     users = np.unique(rows[:, 0])
     counts = [int(wrong[rows[:, 0] == user].sum()) for user in users]
     totals = [int((rows[:, 0] == user).sum()) for user in users]
-    exact = clopper_pearson(wrong.sum() / _DRAWS, len(rows) / _DRAWS)
+    exact = clopper_pearson(wrong.sum() / DRAWS, len(rows) / DRAWS)
     over = rate_over_users(counts, totals) or Interval(*exact)
     return Rate(float(wrong.mean()), min(exact.low, over.low), max(exact.high, over.high))

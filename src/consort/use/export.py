@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from consort.data.examples import Examples, Splits
+from consort.domains.fingerprints.scan import PrintScan
 from consort.domains.signatures.enrolment import VIEWS
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure
@@ -27,7 +28,8 @@ from consort.use.formats import (
     write_encoder,
     write_model,
 )
-from consort.use.metadata import ModelMetadata
+from consort.use.metadata import ModelMetadata, scan_of
+from consort.use.prints import DISTANCE, print_trials
 
 LARGEST_DIFFERENCE = 1e-4
 
@@ -98,7 +100,7 @@ def _batch_of_two(inputs: Tensor) -> Tensor:
 
 def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> ModelMetadata:
     about = trained.about["clients"][trained.client]
-    scan = about["scan"] if {"identify", "detect"} <= set(outputs.tasks) else None
+    scan = about["scan"] and scan_of(about["scan"])
     return ModelMetadata(
         client=trained.client,
         algorithm=trained.about["algorithm"],
@@ -109,12 +111,23 @@ def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> Model
         shape=tuple(example.shape),
         dtype=str(example.dtype).removeprefix("torch."),
         tasks=outputs.tasks,
-        **(_calibrated(outputs, Scan.of(scan), trained.data) if scan else {}),
+        **_calibrated(outputs, scan, trained.data),
     )
 
 
-def _calibrated(outputs: Outputs, scan: Scan, data: Splits) -> dict[str, Any]:
-    """What enrolling needs; views are averaged if that is better on validation data."""
+def _calibrated(outputs: Outputs, scan: Scan | PrintScan | None, data: Splits) -> dict[str, Any]:
+    """What enrolling needs; nothing for a model that verifies neither signatures nor prints."""
+    if isinstance(scan, PrintScan) and "verify" in outputs.tasks:
+        place = 1 + outputs.tasks.index("verify")
+        calibration = print_trials(outputs, data.validation, place)
+        return {"scan": scan, "calibration": {DISTANCE: calibration}}
+    if isinstance(scan, Scan) and {"identify", "detect"} <= set(outputs.tasks):
+        return _calibrated_signatures(outputs, scan, data)
+    return {}
+
+
+def _calibrated_signatures(outputs: Outputs, scan: Scan, data: Splits) -> dict[str, Any]:
+    """Views are averaged if that is better on validation data."""
     found = []
     for views in (1, VIEWS):
         background = synthetic_background(outputs, scan, views)

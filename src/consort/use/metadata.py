@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from consort import __version__
+from consort.domains.fingerprints.scan import PrintScan
 from consort.domains.signatures.scan import Scan
 from consort.errors import Refused
 from consort.use.background import Background
@@ -15,6 +17,11 @@ from consort.use.calibration import Trials
 FEATURES = "features"
 KEY = "consort"
 """The key under which they are stored in the file."""
+
+
+def scan_of(table: Mapping[str, Any]) -> Scan | PrintScan:
+    """Restores a scan of a signature or of a fingerprint from its `table`."""
+    return PrintScan.of(table) if "zoom" in table else Scan.of(table)
 
 
 @dataclass(frozen=True)
@@ -32,8 +39,8 @@ class ModelMetadata:
     dtype: str
     tasks: tuple[str, ...]
     """The outputs are the features, then one output for each of these tasks, in this order."""
-    scan: Scan | None = None
-    """How an image of a signature is converted to an input."""
+    scan: Scan | PrintScan | None = None
+    """How an image of a signature or of a fingerprint is converted to an input."""
     views: int = 1
     """The number of views of a signature whose features are averaged."""
     background: Background | None = None
@@ -62,7 +69,7 @@ class ModelMetadata:
         """
         try:
             table: dict[str, Any] = json.loads(text)
-            scan = table["scan"] and Scan.of(table["scan"])
+            scan = table["scan"] and scan_of(table["scan"])
             background = table["background"] and Background(**table["background"])
             lists = {key: tuple(table[key]) for key in ("shape", "tasks")}
             return cls(**(table | lists | {"scan": scan, "background": background}))

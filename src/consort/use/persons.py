@@ -1,4 +1,4 @@
-"""Enrols users with a few genuine signatures, and verifies further signatures."""
+"""Enrols users with a few genuine signatures or fingerprints, and verifies further ones."""
 
 from __future__ import annotations
 
@@ -9,30 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from consort.core.registry import did_you_mean
-from consort.data.page import read_page
-from consort.domains.signatures.dataset import ink
+from consort.domains.fingerprints.scan import PrintScan
 from consort.domains.signatures.enrolment import machine
-from consort.domains.signatures.quality import complaint
 from consort.domains.signatures.writer_dependent import Features
 from consort.errors import Failure, UsageError
 from consort.experiment.opening import open_run
-from consort.metrics.biometric import Scores
 from consort.use.calibration import (
-    COSINE,
     FUSED,
     MOST_REFERENCES,
+    SVM,
     best_method,
     similarity,
     threshold,
     trials_with,
 )
 from consort.use.export import export
-from consort.use.features import features_and_logits
 from consort.use.formats import LoadedModel, read_model
+from consort.use.prints import DISTANCE, closeness
+from consort.use.reading import Sample, read_sample
 from consort.use.template import Template, TemplateMetadata
 
 
@@ -67,7 +63,7 @@ def enroll(
         source: The folder of a run, or a model file.
         client: The client whose model is used; needed for a run.
         user: The name of the user.
-        references: Images of genuine signatures.
+        references: Images of genuine signatures, or impressions of one finger.
         out: The template file to write.
         far: The largest share of forgeries to accept; `None` chooses the equal error rate.
         method: How signatures are scored; by default what was best on validation data.
@@ -89,36 +85,41 @@ def enroll(
     model = read_model(file)
     if client not in (None, model.metadata.client):
         raise UsageError(f"{source} is the model of {model.metadata.client}, not of {client}")
-    found = [features_of(model, file, picture) for picture in references]
-    features, about = np.concatenate([one for one, _ in found]), model.metadata
+    found, about = [read_sample(model, file, picture) for picture in references], model.metadata
     if not duplicate:
-        _refuse_duplicates(model, digest(file), user, out, features, [one for _, one in found])
+        _refuse_duplicates(model, digest(file), user, out, found)
+    prints = isinstance(about.scan, PrintScan)
+    if prints and method is not None:
+        raise UsageError(f"{source} is a model of fingerprints: --method is for signatures")
     if method == FUSED and about.fusion is None:
         raise UsageError(
             f"{source} has no fused score, because {about.client} has no forgeries for validation: "
             "choose --method svm or cosine"
         )
+    trials = about.calibration or {}
     try:
-        method = method or best_method(about.calibration or {}, len(references), known)
-        chosen = threshold(trials_with(about.calibration or {}, method, len(references)), far)
+        method = DISTANCE if prints else method or best_method(trials, len(references), known)
+        chosen = threshold(trials_with(trials, method, len(references)), far)
     except Failure as error:
         raise Failure(f"{source}: {error}") from error
     where = os.path.relpath(file.resolve(), out.resolve().parent)
     rates = {kind: [rate.value, rate.low, rate.high] for kind, rate in chosen.rates.items()}
-    origin = f"validation data of {about.client} ({about.data}), users whom it trained with"
+    whose = "other fingers than it trained with" if prints else "users whom it trained with"
+    origin = f"validation data of {about.client} ({about.data}), {whose}"
+    features = np.concatenate([sample.features for sample in found])
     metadata = TemplateMetadata(user, method, chosen.threshold, rates, origin, where, digest(file))
-    own = machine(features, _background(model)) if method != COSINE else None
+    own = machine(features, _background(model)) if method in (SVM, FUSED) else None
     template = Template(metadata, features, own)
     template.save(out)
     return template
 
 
 def verify(path: Path, query: Path, file: Path | None = None) -> Decision:
-    """Compares a signature with a template, using the model of the template.
+    """Compares a signature or fingerprint with a template, using the model of the template.
 
     Args:
         path: The template file.
-        query: An image of the signature.
+        query: An image of the signature or fingerprint.
         file: The model file, if it is not where the template says.
 
     Returns:
@@ -141,40 +142,40 @@ def verify(path: Path, query: Path, file: Path | None = None) -> Decision:
 
 
 def score_of(template: Template, model: LoadedModel, file: Path, query: Path) -> float:
-    """Scores a signature with a model that is already loaded.
+    """Scores a signature or fingerprint with a model that is already loaded.
 
     Args:
         template: The template of the claimed user.
         model: The model of the template.
         file: The file it was read from, for error messages.
-        query: An image of the signature.
+        query: An image of the signature or fingerprint.
 
     Raises:
         UsageError: If the image cannot be used.
     """
-    found, logit = features_of(model, file, query)
-    return float(_scores(template, model, found, np.array([logit]))[0])
+    sample = read_sample(model, file, query)
+    score, lowest = _score(template, model, sample), template.metadata.threshold
+    if sample.inverted is not None and score < lowest:
+        upside_down = closeness(template.references, sample.inverted)[0]
+        if upside_down >= lowest:
+            raise UsageError(f"{query} seems to be upside down: turn the picture and try again")
+    return score
 
 
-def _scores(
-    template: Template, model: LoadedModel, found: Features, logits: NDArray[np.float64]
-) -> Scores:
+def _score(template: Template, model: LoadedModel, sample: Sample) -> float:
+    if sample.turned is not None:
+        return float(closeness(template.references, sample.turned)[0])
     if template.machine is None:
-        return similarity(template.references, found)
-    scores = template.machine.scores(template.references, _background(model), found)
+        return float(similarity(template.references, sample.features)[0])
+    scores = template.machine.scores(template.references, _background(model), sample.features)
     if template.metadata.method == FUSED and model.metadata.fusion:
         own, other = model.metadata.fusion
-        scores = own * scores + other * logits
-    return scores
+        scores = own * scores + other * sample.logit
+    return float(scores[0])
 
 
 def _refuse_duplicates(
-    model: LoadedModel,
-    model_digest: str,
-    user: str,
-    out: Path,
-    features: Features,
-    logits: Sequence[float],
+    model: LoadedModel, model_digest: str, user: str, out: Path, found: Sequence[Sample]
 ) -> None:
     """Looks for a template beside the new one that accepts all references of another name."""
     for path in sorted(out.parent.glob(f"*{out.suffix}")) if out.suffix else ():
@@ -185,7 +186,7 @@ def _refuse_duplicates(
         about = template.metadata
         if path.name == out.name or about.user == user or about.digest != model_digest:
             continue
-        if (_scores(template, model, features, np.array(logits)) >= about.threshold).all():
+        if all(_score(template, model, sample) >= about.threshold for sample in found):
             raise UsageError(
                 f"{path} is of {about.user}, but accepts all references of {user}: if these are "
                 "two people, repeat this with --duplicate"
@@ -218,33 +219,6 @@ def model_file(source: Path, client: str | None) -> Path:
     if not path.is_file():
         export(source, client, path)
     return path
-
-
-def features_of(model: LoadedModel, file: Path, picture: Path) -> tuple[Features, float]:
-    """The features of a signature, as one row, and the logit of the detection head.
-
-    Args:
-        model: The model.
-        file: The file it was read from, for error messages.
-        picture: An image of the signature.
-
-    Raises:
-        UsageError: If the model is not for signatures, or the image cannot be used.
-    """
-    about = model.metadata
-    if about.scan is None:
-        raise UsageError(f"{file} is not a signature model: it was trained on {about.data}")
-    page = read_page(picture)
-    wrong = complaint(page, about.scan.size)
-    if wrong:
-        raise UsageError(f"{picture} {wrong}")
-    image = about.scan.prepared(page)
-    inputs = ink(torch.from_numpy(image[None, None].copy()))
-    detector = about.outputs.index("detect")
-    found, logits = features_and_logits(model.apply, inputs, about.views, detector)
-    if not np.isfinite(found).all():
-        raise UsageError(f"{file}: the model's features of {picture} are not finite")
-    return found, float(logits[0])
 
 
 def digest(file: Path) -> str:

@@ -103,7 +103,7 @@ def test_the_method_with_fewer_errors_is_chosen_and_the_detector_only_for_known_
 
 
 def test_without_signatures_there_is_no_threshold():
-    with pytest.raises(Failure, match="too few signatures"):
+    with pytest.raises(Failure, match="too few signatures or prints"):
         trials_with({}, "svm", 3)
 
 

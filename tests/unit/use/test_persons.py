@@ -20,7 +20,8 @@ from consort.experiment.trained import trained_model
 from consort.use.calibration import best_method, threshold, trials_with
 from consort.use.export import export
 from consort.use.formats import read_model
-from consort.use.persons import enroll, features_of, verify
+from consort.use.persons import enroll, verify
+from consort.use.reading import read_sample
 from consort.use.template import Template
 
 
@@ -100,7 +101,7 @@ def test_a_fused_score_adds_the_detection_head(run, samples, references, tmp_pat
     kept = Template.load(tmp_path / "fused")
     file = tmp_path / kept.metadata.model
     model = read_model(file)
-    _, logit = features_of(model, file, references[1])
+    logit = read_sample(model, file, references[1]).logit
     own, other = model.metadata.fusion
     plain, fused = (verify(tmp_path / method, references[1]).score for method in ("svm", "fused"))
     assert fused == pytest.approx(own * plain + other * logit)
@@ -160,7 +161,7 @@ def test_a_model_of_something_else_knows_no_signatures(run, references, tmp_path
     other = tmp_path / "other"
     shutil.copytree(run, other, ignore=shutil.ignore_patterns("models"))
     write_json(other / "run.json", about)
-    with pytest.raises(UsageError, match="is not a signature model: it was trained on synth"):
+    with pytest.raises(UsageError, match="is not a model of signatures or fingerprints: it was"):
         enroll(other, "client-0", "Ada", references, tmp_path / "t")
 
 

@@ -83,6 +83,11 @@ def tiny_member(
     )
 
 
+def server_examples(count: int = 24) -> Examples:
+    """Inputs like those of the clients, without targets, for servers that train."""
+    return Examples(linear_examples("server", count).inputs, {})
+
+
 def tiny_federation(
     clients: int = 4,
     tasks: Mapping[str, int] = ONE_TASK,
@@ -100,7 +105,7 @@ def tiny_federation(
     members = {
         name: tiny_member(name, 30 + number, tasks, model) for number, name in enumerate(names)
     }
-    return Federation(members, seed, batchnorm, compute)
+    return Federation(members, seed, batchnorm, compute, server_data=server_examples())
 
 
 def unlike_federation(*members: Mapping[str, Any], clients: int = 4) -> Federation:
@@ -110,7 +115,8 @@ def unlike_federation(*members: Mapping[str, Any], clients: int = 4) -> Federati
         {
             name: tiny_member(name, 30 + number, **members[number % len(members)])
             for number, name in enumerate(names)
-        }
+        },
+        server_data=server_examples(),
     )
 
 

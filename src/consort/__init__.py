@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from consort.aggregation.server_optimizer import ServerOptimizer
+    from consort.algorithms._server_optimizer import with_server_optimizer
     from consort.core.algorithm import Algorithm
     from consort.core.clients import Clients, batchable, on_client
     from consort.core.contract import Count, Model, Number, Whole
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from consort.federation.federation import Federation
     from consort.federation.member import Member
     from consort.federation.protection import Protection
+    from consort.federation.selection import Candidates
+    from consort.interactive.experiment import Experiment
     from consort.interactive.outcome import Outcome
     from consort.interactive.running import compare, train
     from consort.models.multitask import MultiTaskModel
@@ -48,12 +52,14 @@ if TYPE_CHECKING:
     from consort.tasks import Classification, Meter, Task
     from consort.training.client import Client
     from consort.training.compute import Compute
+    from consort.training.descent import Descent
     from consort.training.local import LocalTraining
     from consort.training.objectives import pull_towards, shift_by, task_losses
 
 _HOMES = {
     "Algorithm": "core.algorithm",
     "ByTask": "core.contract_groups",
+    "Candidates": "federation.selection",
     "Classification": "tasks",
     "Client": "training.client",
     "Clients": "core.clients",
@@ -61,8 +67,10 @@ _HOMES = {
     "ConsortError": "errors",
     "Count": "core.contract",
     "Dataset": "data.dataset",
+    "Descent": "training.descent",
     "Each": "core.messages",
     "Examples": "data.examples",
+    "Experiment": "interactive.experiment",
     "Failure": "errors",
     "Federation": "federation.federation",
     "History": "run.history",
@@ -85,6 +93,7 @@ _HOMES = {
     "Roster": "core.roster",
     "Run": "run.run",
     "Schedule": "run.schedule",
+    "ServerOptimizer": "aggregation.server_optimizer",
     "Several": "core.contract_groups",
     "Splits": "data.examples",
     "Task": "tasks",
@@ -98,11 +107,13 @@ _HOMES = {
     "shift_by": "training.objectives",
     "task_losses": "training.objectives",
     "train": "interactive.running",
+    "with_server_optimizer": "algorithms._server_optimizer",
 }
 
 __all__ = [
     "Algorithm",
     "ByTask",
+    "Candidates",
     "Classification",
     "Client",
     "Clients",
@@ -110,8 +121,10 @@ __all__ = [
     "ConsortError",
     "Count",
     "Dataset",
+    "Descent",
     "Each",
     "Examples",
+    "Experiment",
     "Failure",
     "Federation",
     "History",
@@ -134,6 +147,7 @@ __all__ = [
     "Roster",
     "Run",
     "Schedule",
+    "ServerOptimizer",
     "Several",
     "Splits",
     "Task",
@@ -147,11 +161,14 @@ __all__ = [
     "shift_by",
     "task_losses",
     "train",
+    "with_server_optimizer",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Imports a public name when it is first used, so that `import consort` is immediate."""
+    if name == "run":  # a package that can be called
+        return import_module("consort.run")
     if name not in _HOMES:
         raise AttributeError(f"module 'consort' has no attribute {name!r}")
     return getattr(import_module(f"consort.{_HOMES[name]}"), name)

@@ -82,7 +82,14 @@ class Tellable(Failure):
 
 
 class Refused(Tellable):
-    """A message is not accepted, because its content cannot be valid or is not permitted."""
+    """A message is not accepted, because its content cannot be valid or is not permitted.
+
+    The reason may quote what arrived: characters that would act on a terminal or in a log are left
+    out, and it is cut off at 500 characters.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("".join(letter for letter in reason[:500] if letter.isprintable()))
 
 
 class NoReplies(Failure):

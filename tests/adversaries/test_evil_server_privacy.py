@@ -18,7 +18,7 @@ from consort.core.randomness import derive
 from consort.core.wire import encode
 from consort.deployment.credentials import ClientCredentials
 from consort.deployment.participant import Participant
-from consort.deployment.policy import Policy
+from consort.deployment.policy import Policy, StudyLimits
 from consort.deployment.privacy_ledger import (
     FILE,
     PrivacyLedger,
@@ -195,9 +195,9 @@ def test_training_cannot_be_asked_for_as_an_evaluation(algorithm, tmp_path):
 class Eavesdropper(EvilServer):
     """Goes through the protocol of secure aggregation honestly, and then asks for more."""
 
-    def __init__(self, folder: Path, count: int, **settings: Any) -> None:
+    def __init__(self, folder: Path, count: int, policy: Policy = LISTED) -> None:
         names = [f"c{number}" for number in range(count)]
-        super().__init__(folder, study("fedavg", secure={}, **settings), names)
+        super().__init__(folder, study("fedavg", secure={}), names, policy=policy)
         self.names = names
         self.needed = max(2, math.ceil(0.6 * count))
         self.masked: dict[str, torch.Tensor] = {}
@@ -247,6 +247,18 @@ class Eavesdropper(EvilServer):
                 seed = masks.agreed_seed(private, as_bytes(self.public[other][1]))
                 masks.add_mask(numbers, seed, -sign(victim, other))
         return masks.floating_point(numbers[:-1]) / int(numbers[-1])
+
+
+def test_an_answer_is_not_hidden_among_fewer_than_the_owner_wants(tmp_path):
+    """A server names few clients to one of them, so that it needs the help of fewer."""
+    evil = Eavesdropper(tmp_path, 4, replace(LISTED, limits=StudyLimits(hidden_among=4)))
+    evil.keys()
+    lie = {"clients": evil.names[:3], "keys": evil.told["keys"][:3]}
+    told = str(evil.ask("c0", "secure.shares", lie, (1, 1)).error)
+    assert "hides its answer among 4 clients at least, by its policy" in told
+    evil.shares()
+    assert "hides its answer among 4" in str(evil.train("c0", hidden_among=evil.names[:3]).error)
+    assert "masked" in given(evil.train("c1"))
 
 
 @pytest.mark.parametrize("clients", [5, 10])

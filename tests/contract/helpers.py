@@ -171,6 +171,7 @@ def overhear(
     servers = [algorithm.start(federation.roster)]
     for number in range(1, rounds + 1):
         here = (number, planned, 0, engine, len(federation.client_ids))
-        servers.append(algorithm.round(servers[-1], Clients(federation.client_ids, *here)))
+        clients = Clients(federation.client_ids, *here, bench=federation.server_side)
+        servers.append(algorithm.round(servers[-1], clients))
         algorithm.evaluate(servers[-1], Clients(federation.evaluation_ids, *here, True))
     return engine.exchanges, servers

@@ -41,6 +41,7 @@ VARIANTS = {
     "fedmh_plus": [{"eight_bits": False}, {"weighting": "exact"}],
     "fedsta": [{"every": 1}],
     "mfed_plus": [{"guard": False}],
+    "per_fedavg": [{"approximation": "hessian_free"}],
 }
 
 

@@ -11,7 +11,7 @@ from tests.contract.helpers import (
     make,
     run_of,
 )
-from tests.helpers import ONE_TASK, TWO_TASKS, tiny_federation
+from tests.helpers import ONE_TASK, TWO_TASKS, server_examples, tiny_federation
 
 from consort.data.examples import Splits
 from consort.federation.federation import Federation
@@ -22,7 +22,8 @@ from consort.training.scoring import score
 def examined_on_training_data(tasks):
     (member,) = tiny_federation(1, tasks).members.values()
     train = member.load().train
-    return Federation({"alone": Member.of(member.tasks, member.model, Splits(train, train, train))})
+    alone = Member.of(member.tasks, member.model, Splits(train, train, train))
+    return Federation({"alone": alone}, server_data=server_examples())
 
 
 @every_algorithm

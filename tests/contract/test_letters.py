@@ -13,12 +13,17 @@ from tests.letters import PostOffice, engine_for, participants, run_with
 
 from consort.algorithms.registry import find_algorithm
 from consort.engines.states import StateStore
+from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
 from consort.run.run import Run
 
-FEDERATED = [name for name in ALGORITHMS if not find_algorithm(name).pools_data]
+ON_SERVER = "feddf"
+"""It runs models on the server, which knows only weights of clients that are far away."""
+FEDERATED = [
+    name for name in ALGORITHMS if not find_algorithm(name).pools_data and name != ON_SERVER
+]
 
 
 def recipe(name: str, **settings: Any) -> Recipe:
@@ -65,6 +70,11 @@ def test_letters_change_nothing(name, tmp_path):
     outcome = far(name, tmp_path / "far")
     assert len(outcome.rows) > 0
     assert_same_outcome(outcome, near(name, tmp_path / "near"))
+
+
+def test_a_server_that_has_no_models_refuses_to_run_them(tmp_path):
+    with pytest.raises(UsageError, match="feddf: this algorithm needs examples on the server"):
+        far(ON_SERVER, tmp_path)
 
 
 def test_clients_far_away_add_their_noise_too(tmp_path):

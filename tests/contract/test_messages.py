@@ -101,6 +101,17 @@ def no_generator_yet(encoder, head, statistics, clients):
     return -generator_and_labels(encoder, head, statistics, clients)
 
 
+def model_and_prototypes(encoder, head, statistics, clients):
+    return whole(encoder, head, statistics, clients) + prototypes(
+        encoder, head, statistics, clients
+    )
+
+
+def model_statistics_and_prototypes(encoder, head, statistics, clients):
+    both = 2 * prototypes(encoder, head, statistics, clients)
+    return whole(encoder, head, statistics, clients) + both + 3
+
+
 def head_and_labels(encoder, head, statistics, clients):
     return head + 3
 
@@ -117,6 +128,8 @@ FORMULAS = {
     "cfl": whole,
     "ditto": whole,
     "ditto_parts": parameters_of_encoder,
+    "fedadagrad": whole,
+    "fedadam": whole,
     "fedala": whole,
     "fedamp": whole,
     "fedamp_parts": parameters_of_encoder,
@@ -125,9 +138,12 @@ FORMULAS = {
     "fedavg_ft": whole,
     "fedavg_parts": parameters_of_encoder,
     "fedavg_per_task": whole,
+    "fedavgm": whole,
     "fedbabu": encoder_alone,
     "feddbe": (model_and_mean_feature, whole),
+    "feddf": whole,
     "feddg_ga": whole,
+    "feddyn": whole,
     "fedfew": two_models,
     "fedfew_plus": (encoder_and_two_heads, whole),
     "fedgen": (head_generator_and_labels, head_and_labels),
@@ -139,12 +155,16 @@ FORMULAS = {
     "fedmh": (sums_of_heads, head_alone),
     "fedmh_plus": head_in_eight_bits,
     "fedmtl": whole,
+    "fednova": whole,
+    "fedpac": (model_and_prototypes, model_statistics_and_prototypes),
     "fedper": encoder_alone,
     "fedproto": prototypes,
     "fedprox": whole,
     "fedrep": encoder_alone,
+    "fedrod": whole,
     "fedsta": encoder_alone,  # tails come every ten rounds
     "fedtgp": prototypes,
+    "fedyogi": whole,
     "fml": whole,
     "ifca": (two_models, whole),
     "lg_fedavg": head_alone,
@@ -153,7 +173,10 @@ FORMULAS = {
     "matfl": encoder_alone,
     "mfed": (model_and_encoder, whole),
     "mfed_plus": whole,
+    "moon": whole,
     "own_or_common": parameters_of_whole,
+    "per_fedavg": whole,
+    "pfedme": whole,
     "qfedavg": whole,
     "scaffold": model_and_control,
 }
@@ -162,6 +185,7 @@ FORMULAS = {
 FIRST_ROUND = {
     "feddbe": (whole, mean_feature),
     "fedgen": (no_generator_yet, nothing),
+    "fedpac": (no_prototypes_yet, nothing),
     "fedproto": (no_prototypes_yet, nothing),
     "fedtgp": (no_prototypes_yet, nothing),
 }

@@ -14,7 +14,7 @@ from tests.contract.helpers import (
     make,
     run_of,
 )
-from tests.helpers import tiny_federation, tiny_member
+from tests.helpers import server_examples, tiny_federation, tiny_member
 
 from consort.core.wire import encode, tensors_in
 from consort.data.examples import Examples, Splits
@@ -42,8 +42,10 @@ def scored_in(outcome, round_):
 @every_algorithm
 def test_the_order_in_which_clients_are_listed_does_not_matter(name, tmp_path):
     members = tiny_federation(3).members
-    listed = finish(run_of(name, tmp_path / "listed", Federation(members)))
-    reversed_ = Federation(dict(reversed(members.items())))
+    listed = finish(
+        run_of(name, tmp_path / "listed", Federation(members, server_data=server_examples()))
+    )
+    reversed_ = Federation(dict(reversed(members.items())), server_data=server_examples())
     assert_same_outcome(finish(run_of(name, tmp_path / "reversed", reversed_)), listed)
 
 
@@ -100,7 +102,8 @@ def with_wrong_labels(member: Member) -> Member:
 @every_algorithm
 def test_a_client_that_fails_is_named_and_the_others_go_on(name, tmp_path):
     members = tiny_federation(3).members
-    broken = Federation(members | {"c1": with_wrong_labels(members["c1"])})
+    members |= {"c1": with_wrong_labels(members["c1"])}
+    broken = Federation(members, server_data=server_examples())
     listener = Listener()
     run = run_of(name, tmp_path, broken, on_error="skip", observer=listener)
     outcome = finish(run)
@@ -123,7 +126,7 @@ def test_a_client_with_one_example_and_one_with_one_class_take_part(name, tmp_pa
         members["c0"].tasks, members["c0"].model, Splits(train, single.validation, single.test)
     )
     members |= {"one_class": one_class, "one_example": tiny_member("one_example", train=1)}
-    outcome = finish(run_of(name, tmp_path, Federation(members)))
+    outcome = finish(run_of(name, tmp_path, Federation(members, server_data=server_examples())))
     assert_finite(outcome)
     assert scored_in(outcome, 3) == {"c0", "c1", "one_class", "one_example"}
 
@@ -136,6 +139,7 @@ def test_a_client_without_validation_and_test_data_trains_but_has_no_scores(name
     silent = Member.of(
         members["c1"].tasks, members["c1"].model, Splits(splits.train, nothing, nothing)
     )
-    outcome = finish(run_of(name, tmp_path, Federation(members | {"c1": silent})))
+    some = Federation(members | {"c1": silent}, server_data=server_examples())
+    outcome = finish(run_of(name, tmp_path, some))
     assert scored_in(outcome, 3) == {"c0"}
     assert_finite(outcome)

@@ -24,7 +24,8 @@ pytest.importorskip("Crypto", reason="pip install 'fedconsort[secure]'")
 
 AVERAGING = {
     *("apfl", "ditto", "fedala", "fedavg", "fedavg_ft", "fedbabu", "fedper", "fedprox", "fedrep"),
-    *("fml", "lg_fedavg", "scaffold"),
+    *("fml", "lg_fedavg", "scaffold", "feddyn", "fedrod", "moon", "per_fedavg", "pfedme"),
+    *("fedadagrad", "fedadam", "fedavgm", "fedyogi"),
 }
 
 

@@ -61,17 +61,28 @@ def test_what_is_shared_decides_who_can_take_part():
         "centralised",
         "cfl",
         "ditto",
+        "fedadagrad",
+        "fedadam",
         "fedala",
         "fedamp",
         "fedavg",
         "fedavg_ft",
+        "fedavgm",
         "feddbe",
+        "feddyn",
         "fedfew",
         "fedfew_plus",
         "fedmgda",
         "fedmtl",
+        "fednova",
+        "fedpac",
         "fedprox",
+        "fedrod",
+        "fedyogi",
         "ifca",
+        "moon",
+        "per_fedavg",
+        "pfedme",
         "qfedavg",
         "scaffold",
     }
@@ -80,7 +91,7 @@ def test_what_is_shared_decides_who_can_take_part():
     encoders |= {"own_or_common"}
     for kind in UNLIKE:
         assert all(refusal(name, kind()) for name in whole)
-    for name in ("fedkd", "fml"):
+    for name in ("feddf", "fedkd", "fml"):
         assert refusal(name, two_task_federation())
         assert refusal(name, unlike_labels_federation())
         assert not refusal(name, unlike_models_federation())

@@ -6,7 +6,7 @@ import pytest
 from tests.contract.helpers import assert_same_outcome, every_algorithm, finish, run_of
 from tests.unit.domains.signatures.test_verification import PROTOCOL, TASKS, signatures, strangers
 
-from consort.data.examples import Splits
+from consort.data.examples import Examples, Splits
 from consort.domains.signatures.verification import SignatureVerification
 from consort.federation.federation import Federation
 from consort.federation.member import Member
@@ -23,7 +23,8 @@ def banks(*extras: SignatureVerification) -> Federation:
     for name in ("c0", "c1"):
         data = Splits(*(signatures(f"{name} {split}") for split in ("train", "val", "test")))
         members[name] = Member.of(TASKS, ModelSpec.of({"name": "mlp", "hidden": [6]}), data)
-    return Federation(members, extras=extras)
+    public = Examples(signatures("server").inputs, {})
+    return Federation(members, extras=extras, server_data=public)
 
 
 @every_algorithm

@@ -53,7 +53,7 @@ from consort.engines.states import StateStore
 from consort.errors import UsageError
 from consort.experiment.assembly import assemble
 from consort.experiment.loading import load_recipe
-from consort.experiment.recipe import Group, Recipe
+from consort.experiment.recipe import Group, Recipe, ServerSide
 from consort.experiment.shipped import find_recipe
 from consort.experiment.sweep import Sweep
 from consort.federation.protection import Protection
@@ -418,6 +418,7 @@ SECTIONS = {
     "Top of the file": Recipe,
     "groups": Group,
     "partition": Cut,
+    "server": ServerSide,
     "run": Schedule,
     "local": LocalTraining,
     "compute": Compute,

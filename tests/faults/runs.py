@@ -17,18 +17,20 @@ ROUNDS = 3
 
 
 @cache
-def recipe() -> Recipe:
+def recipe(rounds: int = ROUNDS) -> Recipe:
     import tomllib
 
     table = tomllib.loads(RECIPE)
-    table["run"] = {"rounds": ROUNDS, "participation": 0.7, "dropout": 0.2}
+    table["run"] = {"rounds": rounds, "participation": 0.7, "dropout": 0.2}
     return recipe_of(table, "faults")
 
 
-def go(folder: Path, workers: int = 1, observer: Observer | None = None) -> None:
+def go(
+    folder: Path, workers: int = 1, observer: Observer | None = None, rounds: int = ROUNDS
+) -> None:
     """What the command does that is given again after a crash."""
     engine = EngineChoice(workers=workers)
-    prepare_run(recipe(), "ditto", 0, folder, engine=engine, observer=observer).go()
+    prepare_run(recipe(rounds), "ditto", 0, folder, engine=engine, observer=observer).go()
 
 
 def outcome(folder: Path) -> tuple[list[str], bytes, dict[str, bytes]]:

@@ -104,10 +104,13 @@ def record(recipe: str, found: Mapping[str, Outcome]) -> None:
     own = _path(recipe, machine())
     before = _load(own)[1] if own.exists() else None
     _write(own, machine(), found)
-    for path in NUMBERS.glob(f"*/{recipe}.json"):
-        if before is not None and path != own:
-            where, theirs = _load(path)
-            _write(path, where, still_known(found, before, theirs))
+    for folder in sorted(NUMBERS.iterdir()):
+        path = folder / own.name
+        if path == own or (before is None and path.exists()):
+            continue
+        where, theirs = _load(path if path.exists() else min(folder.glob("*.json")))
+        known = theirs if path.exists() else {}  # of a new recipe, nothing
+        _write(path, where, still_known(found, before or {}, known))
 
 
 def still_known(

@@ -657,6 +657,22 @@ def test_with_tuning_the_chosen_model_is_tuned(tmp_path):
     assert_scores(scores(outcome, "tuned", 2), federation, tuned)
 
 
+@pytest.mark.parametrize("choose_on", ["validation", "train"])
+def test_as_in_the_code_all_models_are_trained_before_the_choice(choose_on, tmp_path):
+    federation = three_clients()
+    algorithm = replace(ByHand().algorithm, tuning_epochs=4, choose_on=choose_on)
+    outcome = play(algorithm, federation, tmp_path, rounds=3)
+    chosen, tested = {}, {}
+    for client in federation.client_ids:
+        data = federation.data(client)
+        tuned = [descend(dict(model), data.train, LR, 4) for model in outcome.server.models]
+        losses = [float(loss(model, getattr(data, choose_on))) for model in tuned]
+        chosen[client, ""] = losses.index(min(losses))
+        tested[client] = tuned[chosen[client, ""]]
+    assert noted(outcome.rows, "chosen_model", 3) == chosen
+    assert_scores(scores(outcome, "personal", 3), federation, tested)
+
+
 def test_of_equal_models_the_first_is_chosen():
     federation = three_clients()
     start = federation.roster.shared()

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 from tests.unit.cli.command import consort, write_recipe
-from tests.values.by_hand import assert_scores, descend, play, scores, three_clients
+from tests.values.by_hand import (
+    assert_scores,
+    descend,
+    initial,
+    loss,
+    play,
+    scores,
+    three_clients,
+)
 
 from consort.algorithms.ditto import Ditto
 from consort.algorithms.fedavg import FedAvg, Server
@@ -69,6 +77,23 @@ def test_the_model_that_was_scored_last_is_tuned_so_many_epochs(algorithm, teste
     assert_scores(scores(outcome, "tuned", 2), federation, tuned)
 
 
+@pytest.mark.parametrize(("lr", "epochs"), [(0.2, {1, 2, 3}), (30.0, {0})])
+def test_the_best_epoch_is_the_best_on_validation_data(lr, epochs, tmp_path):
+    """At a rate that is far too large, the model before fine-tuning is the best."""
+    federation = three_clients()
+    tuning = {"tuning_epochs": 3, "tuning_choice": "best"}
+    outcome = play(StillTuned(local=LocalTraining(lr=lr)), federation, tmp_path, **tuning)
+    chosen, found = {}, set()
+    for client in federation.client_ids:
+        data = federation.data(client)
+        tuned = [descend(initial(federation), data.train, lr, epoch) for epoch in range(4)]
+        losses = [float(loss(model, data.validation)) for model in tuned]
+        found.add(losses.index(min(losses)))
+        chosen[client] = tuned[losses.index(min(losses))]
+    assert found <= epochs
+    assert_scores(scores(outcome, "tuned", 1), federation, chosen)
+
+
 def test_epochs_of_tuning_are_epochs_even_where_rounds_have_so_many_steps(tmp_path):
     federation = three_clients()
     local = LocalTraining(steps=7, lr=0.2)
@@ -111,6 +136,13 @@ class Standstill(Algorithm[Server]):
     @on_client
     def test(self, client: Client) -> Payload:
         return {"global": client.score()} if self.scored else {"examples": client.examples}
+
+
+@dataclass(frozen=True)
+class StillTuned(Standstill):
+    """The same, with local training that only fine-tuning uses."""
+
+    local: LocalTraining = LocalTraining()
 
 
 def test_an_algorithm_without_local_training_is_tuned_with_the_usual_one(tmp_path):

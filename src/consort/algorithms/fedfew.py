@@ -20,7 +20,7 @@ from torch import Tensor
 from consort.aggregation.stch_set import RunningStep, set_weights, smooth_objective
 from consort.algorithms._model_sets import check_count, note_weights
 from consort.core.algorithm import Algorithm, Clients, on_client
-from consort.core.bounds import PositiveFloat, PositiveInt
+from consort.core.bounds import NonNegativeInt, PositiveFloat, PositiveInt
 from consort.core.contract import Count, Model, Number, Whole
 from consort.core.contract_groups import Several
 from consort.core.messages import Payload, Replies
@@ -70,6 +70,8 @@ class FedFew(Algorithm[Server]):
     """Whether models start as copies, as copies with some noise, or as independent draws."""
     choose_on: Literal["validation", "train"] = "validation"
     """The data on which every client chooses its model for the test."""
+    tuning_epochs: NonNegativeInt = 0
+    """Epochs for which every client trains each model before it chooses; the code has 1."""
 
     def start(self, roster: Roster) -> Server:
         """The K initial models, see `init`."""
@@ -164,15 +166,23 @@ class FedFew(Algorithm[Server]):
         return total
 
     def evaluate(self, server: Server, clients: Clients) -> Replies:
-        """The model that each client chooses, as received."""
+        """The model that each client chooses, as received or after `tuning_epochs`."""
         return clients.ask(self.test, models=server.models)
 
     @on_client(chosen_model=lambda self, _: Whole(0, self.models - 1))
     def test(self, client: Client, models: list[Params]) -> Payload:
         """Scores of the model with the smallest loss on the data for the choice, and its number."""
         examples = client.data.validation if self.choose_on == "validation" else client.data.train
+        if self.tuning_epochs:
+            models = [self.tuned(client, model) for model in models]
         chosen = self.local.choose(client, models, examples or client.data.train)
         return {"personal": client.score(), "chosen_model": chosen}
+
+    def tuned(self, client: Client, model: Params) -> Params:
+        """The model after local epochs, whose result nobody else sees."""
+        model.load_into(client.model)
+        self.local.tuning(self.tuning_epochs).run(client)
+        return Params.of(client.model, whole=True)
 
 
 def moved(model: Params, step: Params, mass: float, full: bool) -> Params:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
+from tempfile import gettempdir
 
 
 def main() -> None:
@@ -28,4 +30,9 @@ def _sentence(error: Exception) -> str:
     """The message of an error; operating system errors name the file first, as ours do."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return (
+            "the disk is full, in the folder of the results or in that of temporary files "
+            f"({gettempdir()}): free some and repeat the command; finished rounds are not lost"
+        )
     return str(error)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from consort.cli import (  # noqa: F401
+    cleaning,
     federation,
     inspecting,
     metrics,
@@ -66,6 +67,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     inspecting.inspect,
     inspecting.audit,
     inspecting.list_,
+    cleaning.clean,
     use.export,
     use.enroll,
     use.verify,

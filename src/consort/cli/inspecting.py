@@ -51,6 +51,7 @@ def report(
     """Write a report on one or several runs as one HTML page."""
     from consort.report.page import write_report
     from consort.report.pictures import pictures_in, write_pictures
+    from consort.results.mixing import unlike_settings
     from consort.results.result import NoResults, Result
     from consort.run.folder import runs_below
 
@@ -64,6 +65,8 @@ def report(
         raise without[0]
     for reason in without:
         typer.echo(f"skipped: {reason}", err=True)
+    for text in unlike_settings(results):
+        typer.echo(f"warning: these runs do not belong together: {text}", err=True)
     path = out or folders[0] / "report.html"
     write_report(results, path)
     typer.echo(str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,7 @@ def run(
     from consort.cli.show import Screen
     from consort.cli.watching import Watching
     from consort.experiment.comparing import run_folder
+    from consort.experiment.loading import located
     from consort.experiment.preparation import prepare_run
 
     choice = EngineChoice(engine, workers, address)
@@ -65,7 +67,9 @@ def run(
     watching = Watching(log, log_file, root)
     with stops_on_sigterm(), Screen(quiet, json) as screen:
         observer = watching.of(screen, name, number, loaded.run.rounds, folder)
-        prepare_run(loaded, name, number, folder, data, choice, observer).go()
+        with located(path, loaded):
+            prepared = prepare_run(loaded, name, number, folder, data, choice, observer)
+        prepared.go()
     finish([folder], screen)
 
 
@@ -111,6 +115,7 @@ def compare(
     from consort.cli.watching import Watching
     from consort.experiment import recording
     from consort.experiment.comparing import Planned, plan, ready_runs
+    from consort.experiment.loading import located
     from consort.results.comparison import judge
 
     if record and changes:
@@ -122,7 +127,8 @@ def compare(
     names = algorithms.split(",") if algorithms else list(loaded.algorithms)
     numbers = list(range(seeds)) if seeds else loaded.seeds
     root = out or default_folder(path, scale)
-    planned = plan(loaded, names, numbers, root, data)
+    with located(path, loaded):
+        planned = plan(loaded, names, numbers, root, data)
     folders = [run.folder for run in planned]
     watching = Watching(log, log_file, root)
     with stops_on_sigterm(), Screen(quiet, json) as screen:
@@ -190,7 +196,7 @@ def named_recipe(name: str, scale: str | None, changes: list[str]) -> tuple[Path
     from consort.experiment.shipped import find_recipe
 
     path = find_recipe(name)
-    return path, load_recipe(path, scale, changes)
+    return path, load_recipe(path, scale, changes, partial(typer.echo, err=True))
 
 
 def default_folder(recipe: Path, scale: str | None) -> Path:

@@ -81,6 +81,7 @@ def table(
     Folders with runs of the same algorithm and seed are columns of their own.
     """
     from consort.results.layout import laid_out
+    from consort.results.mixing import unlike_settings
     from consort.results.paper_table import experiments_of, paper_table
     from consort.results.result import Result
     from consort.run.folder import runs_below
@@ -91,9 +92,11 @@ def table(
         folder: [Result.load(run) for run in runs_below(folder)]
         for folder in dict.fromkeys(folders)
     }
-    made = paper_table(
-        experiments_of(found), metric, test.value if test else None, over.value, against
-    )
+    experiments = experiments_of(found)
+    for runs in experiments.values():
+        for warning in unlike_settings(runs):
+            typer.echo(f"warning: these runs do not belong together: {warning}", err=True)
+    made = paper_table(experiments, metric, test.value if test else None, over.value, against)
     text = laid_out(made, format.value)
     if out:
         _write(out, text)

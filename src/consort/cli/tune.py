@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from consort.cli.options import Changes, Data, Json, Out, Quiet, RecipeName, Scale
+from consort.cli.options import Address, Changes, Data, Json, Out, Quiet, RecipeName, Scale
 from consort.cli.running import default_folder, finish, named_recipe
 from consort.cli.stopping import stops_on_sigterm
-from consort.errors import Failure
+from consort.engines.choice import EngineChoice, EngineName
+from consort.errors import Failure, UsageError
+
+if TYPE_CHECKING:
+    from consort.experiment.jobs import JobRunner
 
 
 def tune(
@@ -20,6 +25,11 @@ def tune(
         int | None,
         typer.Option(min=1, help="Number of runs at the same time; default: the number of cores."),
     ] = None,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="ray: make the runs on a Ray cluster instead of in processes here."),
+    ] = None,
+    address: Address = None,
     scale: Scale = None,
     data: Data = None,
     out: Out = None,
@@ -36,7 +46,6 @@ def tune(
     from consort.cli.show import Screen
     from consort.core.files import write_file
     from consort.experiment.comparing import plan
-    from consort.experiment.jobs import opened
     from consort.experiment.tuning import Search, job_of, tuned_settings, with_points
     from consort.report.tuning import write_tuning
     from consort.results.comparison import judge
@@ -48,7 +57,8 @@ def tune(
         if not quiet:
             typer.echo(text, err=True)
 
-    with stops_on_sigterm(), opened(jobs or os.cpu_count() or 1) as processes:
+    runner = _runner(EngineChoice(engine, address=address), jobs, loaded.compute.threads)
+    with stops_on_sigterm(), runner as processes:
         search = Search(loaded, root, data, processes, say)
         best = search.go()
         tuned = with_points(loaded, {name: trial.point for name, trial in best.items()})
@@ -66,3 +76,21 @@ def tune(
     folders = [run.folder for run in planned]
     verdicts = judge(tuned.claims, list(tuned.algorithms), folders)
     finish(folders, Screen(quiet, json), tuned, root, verdicts)
+
+
+def _runner(
+    choice: EngineChoice, jobs: int | None, threads: int
+) -> AbstractContextManager[JobRunner]:
+    from consort.experiment.jobs import opened
+
+    count = jobs or os.cpu_count() or 1
+    if choice.name is None:
+        return opened(count)
+    if choice.name != EngineName.ray:
+        raise UsageError(
+            "tune makes whole runs in processes of their own: leave out --engine, or write "
+            "--engine ray"
+        )
+    from consort.experiment.ray_jobs import ray_opened
+
+    return ray_opened(count, threads, choice.address)

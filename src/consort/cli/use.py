@@ -34,17 +34,20 @@ def export(
     out: Annotated[
         Path, typer.Option(help="File to write: .pt, .onnx or .safetensors.", metavar="FILE")
     ],
+    encoder: Annotated[
+        bool, typer.Option("--encoder", help="Write the encoder's parameters alone (.safetensors).")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write a client's model to a file.
 
     A .pt (TorchScript) or .onnx file contains the whole model, and is kept only if its outputs are
-    the same. A .safetensors file contains the encoder alone.
+    the same. A .safetensors file contains the state_dict alone.
     """
     from consort.use.export import export as write
 
-    exported = write(folder, client, out)
+    exported = write(folder, client, out, encoder)
     metadata = exported.metadata
     if json:
         _print_json(
@@ -55,9 +58,9 @@ def export(
             largest_difference=exported.difference,
         )
     elif not quiet:
-        what = "encoder of " * exported.encoder + metadata.architecture
+        what = f"{exported.what} of {metadata.architecture}".removeprefix(" of ")
         typer.echo(f"{out}: {what} of {metadata.client} after round {metadata.round}")
-        if exported.encoder:
+        if exported.what:
             return
         typer.echo(f"outputs: {', '.join(metadata.outputs)}")
         typer.echo(

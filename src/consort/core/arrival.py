@@ -143,7 +143,5 @@ def _reason(error: ValidationError) -> str:
     """The first thing that is wrong, without the value that arrived."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
-    key = "".join(letter for letter in place if letter.isprintable())[:80]
     reason = first["msg"].removeprefix("Value error, ")[:200]
-    text = f"{key}: {reason}" if key else reason
-    return "".join(letter for letter in text if letter.isprintable())
+    return f"{place[:80]}: {reason}" if place else reason

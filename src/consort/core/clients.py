@@ -15,6 +15,10 @@ from consort.core.randomness import generator_for
 from consort.core.row import Row
 from consort.errors import UsageError
 
+NO_SERVER_DATA = (
+    "this algorithm needs examples on the server: add [server.data] to the recipe, or server_data "
+    "to the Federation"
+)
 Method = TypeVar("Method", bound=Callable[..., Payload])
 
 
@@ -138,6 +142,8 @@ class Clients:
     """The methods that were called in this round so far, in order."""
     notes: list[Row] = field(default_factory=list)
     """The values that the algorithm recorded in this round: see `note`."""
+    bench: Callable[[str, int, int, int], Any] | None = None
+    """Makes the server a client of its own: see `server_side`."""
 
     def ask(self, method: Callable[..., Payload], /, **payload: Any) -> Replies:
         """Calls a method on every client and waits for all replies.
@@ -218,6 +224,26 @@ class Clients:
             if not isinstance(number, int | float):
                 raise UsageError(f"the note {name!r} is a {type(number).__name__}, not a number")
         self.notes.extend(Row(self.round, name, v, c, part=part) for c, v in values.items())
+
+    def server_side(self, like: str) -> Any:
+        """The server as a client of its own, with the examples of `server.data`.
+
+        Its model can be scored and trained like that of any client, and is as it was built: load
+        what clients sent. There is one model for each architecture, so it is valid until the next
+        call of this method or of `ask`.
+
+        Args:
+            like: The name of a client; the server's model and tasks are like those of this one.
+
+        Returns:
+            A `Client` whose training data are the server's; its targets may be missing.
+
+        Raises:
+            UsageError: If the server has no data.
+        """
+        if self.bench is None:
+            raise UsageError(NO_SERVER_DATA)
+        return self.bench(like, self.seed, self.round, self.rounds)
 
     @property
     def generator(self) -> Generator:

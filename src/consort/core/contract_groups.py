@@ -120,16 +120,21 @@ class ByTask(Entry):
 
     entry: Entry
     """What each element is."""
+    every: bool = False
+    """Whether no task may be missing."""
 
     def check(self, value: Any, where: str, known: Known) -> None:
-        """Refuses tasks that the client does not have.
+        """Refuses tasks that the client does not have, and if so declared, those that are missing.
 
         Args:
             value: What the client sent.
             where: The name of the entry.
             known: What the server knows about the client.
         """
-        for task, item in _items(value, where):
+        items = list(_items(value, where))
+        if self.every and len(items) < len(known.tasks):
+            raise Refused(f"{where} has {len(items)} tasks, expected {len(known.tasks)}")
+        for task, item in items:
             if task not in known.tasks:
                 raise Refused(f"{where} has {shown(task)}, which is not a task of this client")
             self.entry.check(item, f"{where}[{task!r}]", replace(known, task=task))

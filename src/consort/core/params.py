@@ -67,6 +67,9 @@ def has_role(name: str, role: str) -> bool:
 class Params(Mapping[str, Tensor]):
     """An immutable mapping from names to tensors, with the arithmetic of a vector space.
 
+    `+`, `-`, `*` and `/` take a number or other `Params`, with which they are elementwise; so are
+    `abs`, `sqrt`, `sign` and `map`.
+
     Args:
         tensors: The tensors by name.
 
@@ -78,6 +81,8 @@ class Params(Mapping[str, Tensor]):
         5.612486080160912
         >>> list(a.only("encoder"))
         ['encoder.w']
+        >>> (a * a / (abs(a) + 1.0)).sqrt()["heads.t.b"]
+        tensor([1.5000])
     """
 
     __slots__ = ("_tensors",)
@@ -180,22 +185,48 @@ class Params(Mapping[str, Tensor]):
         """The union; the tensors of `other` win where both have a name."""
         return Params({**self._tensors, **other})
 
-    def __add__(self, other: Params) -> Params:
-        return self._with(_each(torch._foreach_add, self._values(), other._like(self)))
+    # A number or `Params` of the same names; either way the operation is elementwise.
+    def __add__(self, other: Params | float) -> Params:
+        return self._with(_each(torch._foreach_add, self._values(), self._matching(other)))
 
-    def __sub__(self, other: Params) -> Params:
-        return self._with(_each(torch._foreach_sub, self._values(), other._like(self)))
+    def __sub__(self, other: Params | float) -> Params:
+        return self._with(_each(torch._foreach_sub, self._values(), self._matching(other)))
 
-    def __mul__(self, factor: float) -> Params:
-        return self._with(_each(torch._foreach_mul, self._values(), factor))
+    def __mul__(self, factor: Params | float) -> Params:
+        return self._with(_each(torch._foreach_mul, self._values(), self._matching(factor)))
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: float) -> Params:
+    def __truediv__(self, divisor: Params | float) -> Params:
+        if isinstance(divisor, Params):
+            return self._with(_each(torch._foreach_div, self._values(), divisor._like(self)))
         return self * (1.0 / divisor)
 
     def __neg__(self) -> Params:
         return self._with(_each(torch._foreach_neg, self._values()))
+
+    def __abs__(self) -> Params:
+        return self._with(_each(torch._foreach_abs, self._values()))
+
+    def abs(self) -> Params:
+        """The absolute value of every number; `abs(params)` is the same."""
+        return abs(self)
+
+    def sqrt(self) -> Params:
+        """The square root of every number; NaN for negative ones."""
+        return self._with(_each(torch._foreach_sqrt, self._values()))
+
+    def sign(self) -> Params:
+        """The sign of every number: -1, 0 or 1."""
+        return self._with(_each(torch._foreach_sign, self._values()))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Params:
+        """Applies a function to every tensor.
+
+        Args:
+            change: Makes a new tensor of a tensor, which it must not change in place.
+        """
+        return self._with(change(tensor) for tensor in self._tensors.values())
 
     def zeros(self) -> Params:
         """Zeros with the same names and shapes."""
@@ -229,6 +260,9 @@ class Params(Mapping[str, Tensor]):
         return self.keys() == other.keys() and all(
             torch.equal(tensor, other[name]) for name, tensor in self.items()
         )
+
+    def _matching(self, other: Params | float) -> list[Tensor] | float:
+        return other._like(self) if isinstance(other, Params) else other
 
     def _values(self) -> list[Tensor]:
         return list(self._tensors.values())

@@ -41,6 +41,8 @@ class Roster:
     """Other initial weights of a client's model, for a client and the number of the draw."""
     accompanied: Callable[[Mapping[str, Any]], Roster]
     """The same clients with a companion model, given its table: see `Algorithm.companion`."""
+    server_data: bool = False
+    """Whether the server has examples of its own: see `Clients.server_side`."""
 
     @property
     def ids(self) -> tuple[str, ...]:

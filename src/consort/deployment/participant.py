@@ -231,7 +231,7 @@ class Participant:
                 enrolled.study.seed,
                 schedule.rounds,
                 StateStore(self.folder / self._session),
-                schedule.tuning_epochs,
+                schedule.tuning,
                 site=self._site(enrolled),
             )
         return self._host
@@ -248,7 +248,13 @@ class Participant:
         account = Account(PrivacyLedger(file), data, self._session, limit)
         noisy = has_noise(enrolled.federation.protections)
         account.ledger.begin(data, self._session, enrolled.study.algorithm, noisy, limit)
-        return OwnMachine(self.folder / self._session, account, self.policy.counts, self.identity)
+        return OwnMachine(
+            self.folder / self._session,
+            account,
+            self.policy.counts,
+            self.identity,
+            self.policy.limits.hidden_among,
+        )
 
     def _failed(self, error: Exception, trace: str, about: dict[str, Any]) -> Answer:
         """Tells the server of an error: its text if it may be told, otherwise only its kind.

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from inspect import signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge
 
 from consort.core.bounds import PositiveInt
 from consort.core.permission import FILES
@@ -36,7 +38,7 @@ _LARGEST = 1_000_000  # any other number in a recipe
 
 @dataclass(frozen=True)
 class StudyLimits:
-    """The most that a client does for a study."""
+    """The most that a client does for a study, and the fewest that it does it with."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
@@ -50,6 +52,8 @@ class StudyLimits:
     """The threads that compute."""
     answer: PositiveInt = 1 << 30
     """The bytes of the parameters of a model, and of an answer."""
+    hidden_among: Annotated[int, Ge(2)] = 2
+    """The fewest clients, itself included, among whom secure aggregation hides an answer."""
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ class OwnMachine(Site):
     """How exactly the client tells how many examples it has."""
     identity: Identity | None = None
     """Signs what other clients rely on; without one, nothing is signed or checked."""
+    fewest: int = Site.fewest
+    """The fewest clients, itself included, among whom it hides an answer."""
 
     @property
     def limited(self) -> bool:  # type: ignore[override]

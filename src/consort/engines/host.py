@@ -28,6 +28,7 @@ from consort.training.client import Client, Witness
 from consort.training.cohort import SIZE, Cohort, StackedModel, split_content, stack_payloads
 from consort.training.flops import FlopCounter
 from consort.training.local import LocalTraining
+from consort.training.tuning import Tuning
 
 _STATISTICS = "batchnorm statistics"
 
@@ -41,7 +42,7 @@ class ClientHost:
         seed: The seed of the run.
         rounds: The number of rounds of the run.
         store: Where the clients' states are kept.
-        tuning_epochs: If not 0, evaluation also scores models after so many epochs of fine-tuning.
+        tuning: If it has epochs, evaluation also scores models after this fine-tuning.
         witness: Called with every model that a client scores, and with its scores.
         site: What the clients keep to themselves; by default a simulated one.
     """
@@ -53,7 +54,7 @@ class ClientHost:
         seed: int,
         rounds: int,
         store: StateStore,
-        tuning_epochs: int = 0,
+        tuning: Tuning = Tuning(),  # noqa: B008
         witness: Witness | None = None,
         site: Site | None = None,
     ) -> None:
@@ -63,7 +64,7 @@ class ClientHost:
         self.seed = seed
         self.rounds = rounds
         self.store = store
-        self.tuning_epochs = tuning_epochs
+        self.tuning = tuning
         self.witness = witness
         self.site = site or Site()
         self._generator = Generator()
@@ -216,7 +217,7 @@ class ClientHost:
         with self._counter(call) as counter:
             content: Payload = method(client, **call.payload)  # type: ignore[misc]
         request.flops = counter.flops
-        if call.evaluation and client.scored and self.tuning_epochs and "tuned" not in content:
+        if call.evaluation and client.scored and self.tuning.epochs and "tuned" not in content:
             content["tuned"] = self._tuned(client)
         content = self.site.disclosed(content)
         self._keep_private(tensors_in(content))
@@ -228,7 +229,7 @@ class ClientHost:
     def _tuned(self, client: Client) -> Payload:
         """Scores of the model that was scored last, after fine-tuning, which nothing else sees."""
         local = getattr(self.algorithm_of(client.id), "local", LocalTraining())
-        local.tuning(self.tuning_epochs).run(client)
+        self.tuning.run(client, local)
         return client.score()
 
     def _seed(self, call: Call) -> int:

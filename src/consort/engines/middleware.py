@@ -123,6 +123,10 @@ class Absent(ClientFailed):
     """A client did not answer in time, without any error."""
 
 
+class NotReached(Absent):
+    """A client was left out on purpose, by the schedule's dropout."""
+
+
 @dataclass
 class Faulty(Wrapper):
     """Loses calls and replies on purpose: the same ones in every run with the same seed."""
@@ -145,7 +149,7 @@ class Faulty(Wrapper):
         replies = self.engine.deliver([call for call in calls if call.client not in lost])
         for call in calls:
             if call.client in lost:
-                yield Reply(call.client, error=Absent(call.client, "dropped out (injected)"))
+                yield Reply(call.client, error=NotReached(call.client, "dropped out (injected)"))
                 continue
             reply = next(replies)
             # Only the algorithm's own calls take long enough for an answer to be late.

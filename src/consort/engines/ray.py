@@ -34,7 +34,7 @@ class Cluster:
     """
 
     def __init__(self, actors: int, threads: int, address: str | None) -> None:
-        self.ray = _connected(address, actors * threads)
+        self.ray = connected(address, actors * threads)
         self._kind = self.ray.remote(num_cpus=threads, max_restarts=0)(FarSide)
         self.actors = [self._kind.remote() for _ in range(actors)]
 
@@ -50,7 +50,17 @@ cluster = lru_cache(maxsize=1)(Cluster)
 """The same actors for all runs of a command."""
 
 
-def _connected(address: str | None, cores: int) -> Any:
+def connected(address: str | None, cores: int) -> Any:
+    """The module `ray`, once this process is a part of a cluster.
+
+    Args:
+        address: Of the cluster; without it, one is started on this machine.
+        cores: How many cores the one on this machine has.
+
+    Raises:
+        UsageError: Ray is not installed.
+        Failure: The cluster does not answer.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import: nothing is reported
     try:
         import ray

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 import traceback
+from dataclasses import astuple
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from consort.engines.host import ClientHost
 from consort.engines.scheduler import Answer, Chunk, Responder, order_of, reply_of
 from consort.engines.states import Stamp, StateStore
 from consort.errors import ConsortError, Failure
+from consort.training.tuning import Tuning
 
 
 def write_plan(host: ClientHost, origin: Origin) -> bytes:
@@ -34,7 +36,8 @@ def write_plan(host: ClientHost, origin: Origin) -> bytes:
             "versions": _versions(),
             "place": origin.place,
             "arguments": origin.arguments,
-            "host": [host.seed, host.rounds, host.tuning_epochs],
+            "host": [host.seed, host.rounds],
+            "tuning": astuple(host.tuning),
         }
     ).encode()
 
@@ -84,8 +87,9 @@ class FarSide:
             raise Failure(f"it has {here}, the run {plan['versions']}: install the same")
         federation, algorithm = load_object(plan["place"])(**plan["arguments"])
         federation.compute.apply()
-        seed, rounds, tuning_epochs = plan["host"]
-        return ClientHost(federation, algorithm, seed, rounds, self._store, tuning_epochs)
+        tuning = Tuning(*plan["tuning"])
+        seed, rounds = plan["host"]
+        return ClientHost(federation, algorithm, seed, rounds, self._store, tuning)
 
     def _leaving(self, client: str) -> Tensor | None:
         return _as_tensor(self._store.leaving.get(client, b""))

@@ -15,8 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from consort.core.clients import NO_SERVER_DATA
+from consort.core.randomness import derive, generator_for
 from consort.data.dataset import Dataset, as_is
-from consort.data.examples import Examples, Splits
+from consort.data.examples import Examples, Splits, gather
 from consort.data.partition import Share, partition
 from consort.data.registry import is_drawn, load_dataset
 from consort.errors import UsageError
@@ -110,6 +112,36 @@ def _seated(
             model = models[number % len(models)]
             seats[name] = Seat(group, dataset, share, model, obfuscate)
     return seats
+
+
+def server_data(recipe: Recipe, seed: int, folder: Path | None) -> Callable[[], Examples]:
+    """What loads the examples of the server, which are none of the clients'.
+
+    Generated data are drawn with another seed than those of the clients.
+
+    Args:
+        recipe: The recipe, with a table `server`.
+        seed: The seed of the run.
+        folder: The folder of real data sets.
+
+    Raises:
+        UsageError: If the server's data are those of the clients.
+    """
+    if recipe.server is None:
+        raise UsageError(NO_SERVER_DATA)
+    table, most = recipe.server.data, recipe.server.examples
+    if any(table == group.data for group in recipe.all_groups) and not is_drawn(table["name"]):
+        raise UsageError(
+            "server.data are the data of the clients, which the server must not have: name others"
+        )
+
+    def load() -> Examples:
+        found = dataset_of(table, derive(seed, "server data") % 2**31, folder)
+        order = torch.randperm(len(found), generator=generator_for(seed, "server data"))
+        inputs = gather(found.examples.inputs, order[:most].sort().values)
+        return Examples(found.prepare(inputs), {})
+
+    return load
 
 
 def dataset_of(table: Mapping[str, Any], seed: int, folder: Path | None) -> Dataset:

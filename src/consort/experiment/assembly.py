@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from consort.data.dataset import Dataset
 from consort.data.partition import Share, fingerprint
-from consort.experiment.allocation import Seat, dataset_of, seats_of
+from consort.experiment.allocation import Seat, dataset_of, seats_of, server_data
 from consort.experiment.recipe import Recipe
 from consort.federation.federation import Federation
 from consort.federation.member import Member
@@ -44,6 +44,8 @@ def assemble(recipe: Recipe, seed: int, data: Path | None) -> Assembly:
     }
     extras = _extras(recipe, seats, seed, data)
     federation = Federation(members, seed, recipe.batchnorm, recipe.compute, extras)
+    if recipe.server is not None:
+        federation = replace(federation, server_data=server_data(recipe, seed, data))
     shares = {name: seat.share for name, seat in sorted(seats.items())}
     return Assembly(federation, _description(recipe, seats, federation, shares), shares)
 
@@ -118,7 +120,7 @@ def run_of(
     return Run(
         federation.protected(*recipe.protections(name)),
         recipe.algorithm(name),
-        recipe.run,
+        recipe.schedule(name),
         federation.seed,
         folder,
         **how,

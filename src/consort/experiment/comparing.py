@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from consort.engines.choice import EngineChoice
-from consort.experiment.assembly import assemble
+from consort.experiment.assembly import assemble, run_of
 from consort.experiment.preflight import preflight
 from consort.experiment.preparation import ready_run
 from consort.experiment.recipe import Recipe
@@ -45,7 +45,8 @@ def plan(
         for run in runs:
             if run.seed == seed:
                 about = assembly.description | about_run(recipe, run.algorithm, seed)
-                refuse_another_run(run.folder, about)
+                made = run_of(recipe, run.algorithm, assembly.federation)
+                refuse_another_run(run.folder, about, made)
     return runs
 
 

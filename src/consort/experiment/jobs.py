@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Queue
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 from consort.errors import Failure, UsageError
 
@@ -24,6 +24,21 @@ class TuningJob(TypedDict):
     seed: int
     folder: str
     data: str | None
+
+
+class JobRunner(Protocol):
+    """Makes whole runs, several at the same time."""
+
+    def run(self, jobs: Sequence[TuningJob]) -> Iterator[str]:
+        """Makes runs, or continues them.
+
+        Args:
+            jobs: The runs.
+
+        Yields:
+            For every run in turn why it failed; an empty text if it is finished.
+        """
+        ...
 
 
 class Jobs:

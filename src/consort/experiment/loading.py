@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,27 @@ from consort.core.validation import Table, checked
 from consort.data.partition import Cut
 from consort.errors import UsageError
 from consort.experiment.recipe import Recipe
-from consort.experiment.tables import merged
+from consort.experiment.tables import dropped, merged
 from consort.results.claims import Claim
 
 
-def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = ()) -> Recipe:
-    """Reads and checks a recipe; `changes` are lines such as `run.rounds=5`."""
+def load_recipe(
+    path: Path,
+    scale: str | None = None,
+    changes: Sequence[str] = (),
+    tell: Callable[[str], Any] = lambda _: None,
+) -> Recipe:
+    """Reads and checks a recipe.
+
+    Args:
+        path: The file.
+        scale: One of its scales.
+        changes: Lines such as `run.rounds=5`.
+        tell: Is told which options a change leaves out, since they belonged to something else.
+
+    Raises:
+        UsageError: The file cannot be read, or is not valid.
+    """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -30,10 +46,45 @@ def load_recipe(path: Path, scale: str | None = None, changes: Sequence[str] = (
         scales = table.get("scales", {})
         if scale not in scales:
             raise UsageError(f"{path} has no scale {did_you_mean(scale, scales)}")
+        _tell_dropped(table, scales[scale], f"scale {scale}", tell)
         table = merged(table, scales[scale])
     for change in changes:
-        table = merged(table, _parsed(change))
+        parsed = _parsed(change)
+        _tell_dropped(table, parsed, f"--set {change}", tell)
+        table = merged(table, parsed)
     return recipe_of(anchored(table, path.parent), str(path))
+
+
+def _tell_dropped(
+    table: Mapping[str, Any], changes: Mapping[str, Any], source: str, tell: Callable[[str], Any]
+) -> None:
+    lost = dropped(table, changes)
+    if lost:
+        options = ", ".join(f"{key} = {json.dumps(value)}" for key, value in sorted(lost.items()))
+        tell(f"{source} leaves out {options}: give them again with --set if they are to stay")
+
+
+@contextmanager
+def located(path: Path, recipe: Recipe) -> Iterator[None]:
+    """Adds the file and the line to what is found wrong with a claim once data are there.
+
+    Args:
+        path: The file of the recipe.
+        recipe: The recipe.
+
+    Raises:
+        UsageError: With the place of the claim.
+    """
+    try:
+        yield
+    except UsageError as error:
+        lines = path.read_text("utf-8").splitlines()
+        for claim in recipe.claims:
+            if f"claim `{claim}`" in str(error):
+                numbers = [number for number, line in enumerate(lines, 1) if claim in line]
+                where = f"{path}, line {numbers[0]}" if numbers else str(path)
+                raise UsageError(f"{where}: {error}") from error
+        raise
 
 
 def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
@@ -48,6 +99,7 @@ def recipe_of(table: Mapping[str, Any], source: str) -> Recipe:
         for name in recipe.algorithms:
             _check_trainings(name, recipe.algorithm(name), trainings)
             recipe.protections(name)
+            recipe.schedule(name)
         for claim in recipe.claims:
             Claim.parse(claim, list(recipe.algorithms))
     except UsageError as error:

@@ -14,7 +14,7 @@ from consort.experiment.assembly import assemble, run_of
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import refuse_python, written_recipe
 from consort.results.result import Result
-from consort.run.folder import read_description
+from consort.run.folder import CLEANED, read_description
 from consort.run.run import Run
 
 
@@ -69,6 +69,8 @@ class OpenedRun:
     @cached_property
     def run(self) -> Run:
         """The run with its clients, its algorithm and what it saved; only its `go` would write."""
+        if self.about.get(CLEANED):
+            raise Failure(f"{self.folder} was cleaned: its models and checkpoints are deleted")
         if self.given:
             return self.given
         refuse_python(self.folder, self.about)

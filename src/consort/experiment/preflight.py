@@ -89,6 +89,11 @@ def refuse_among_institutions(recipe: Recipe, name: str) -> None:
 def _ignored_among_institutions(recipe: Recipe, name: str) -> Iterator[str]:
     if any(getattr(protection, "by", ()) for protection in recipe.protections(name)):
         yield "[attack] works in simulations only: remove it from the recipe"
+    if recipe.server:
+        yield (
+            "[server.data] works in simulations only, since a server among institutions has "
+            "weights and no models: remove it from the recipe"
+        )
     if recipe.groups:
         yield (
             "[[groups]] are those of a simulation: write `clients = 3` in the recipe, and what a "

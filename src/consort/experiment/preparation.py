@@ -77,7 +77,7 @@ def ready_run(
         observer=observer or Observer(),
         engine=lambda host: engine.start(host, origin),
     )
-    settle(folder, description, assembly.shares)
+    settle(folder, description, assembly.shares, run)
     return run
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from pydantic_core import to_json
 from torch import Tensor
 
+from consort.algorithms._server_optimizer import with_server_optimizer
 from consort.algorithms.registry import find_algorithm
 from consort.core.algorithm import Algorithm
 from consort.core.bounds import PositiveInt
@@ -61,6 +62,18 @@ class Group:
 
 
 @dataclass(frozen=True)
+class ServerSide:
+    """What the server has besides what clients send."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    data: Table
+    """A data set and its options, for algorithms that train on the server; labels are not used."""
+    examples: PositiveInt | None = None
+    """How many of its examples the server has, drawn by chance; all if not given."""
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that determines the results of an experiment.
 
@@ -97,6 +110,8 @@ class Recipe:
     """The data set and its options."""
     partition: Cut = field(default_factory=Cut)
     """How the data are partitioned among the clients."""
+    server: ServerSide | None = None
+    """The data of the server, for algorithms that train on it."""
     model: Table | list[Table] = field(default_factory=dict)
     """The clients' model, or several that they take in turn."""
     batchnorm: BatchNormPolicy = "average"
@@ -262,13 +277,29 @@ class Recipe:
         """
         if name not in self.algorithms:
             raise UsageError(f"the recipe has no algorithm {did_you_mean(name, self.algorithms)}")
-        around = {*_OWN_KEYS, "protection"}
+        around = {*_OWN_KEYS, *_PARTICIPATION, "protection"}
         options = {k: v for k, v in self.algorithms[name].items() if k not in around}
-        kind = find_algorithm(str(options.pop("kind", name)))
+        kind: Any = find_algorithm(str(options.pop("kind", name)))
+        if "server_optimizer" in options:
+            kind = with_server_optimizer(kind)
         own = options.get("local", {})
         options["local"] = self.local | own if isinstance(own, dict) else own
         algorithm: Algorithm[Any] = checked(kind, options, f"algorithms.{name}")
         return algorithm
+
+    def schedule(self, name: str) -> Schedule:
+        """The rounds of one of the recipe's algorithms, with its own participation and selection.
+
+        Args:
+            name: The name of the algorithm in the recipe.
+
+        Raises:
+            UsageError: If an option is wrong.
+        """
+        table = self.algorithms[name]
+        own = {key: table[key] for key in _PARTICIPATION if key in table}
+        checked(Schedule, own, f"algorithms.{name}")
+        return replace(self.run, **own)
 
     def protections(self, name: str) -> tuple[Protection, ...]:
         """The protections of one of the recipe's algorithms, for `Federation.protected`.
@@ -309,6 +340,9 @@ _NESTED: dict[str, type] = {
     "run": Schedule,
     "compute": Compute,
     "sweep": Sweep,
+    "server": ServerSide,
 }
+_PARTICIPATION = ("participation", "selection")
+"""Keys of `run` that an algorithm can have of its own."""
 _OWN_KEYS = ("refuse_imprints", "privacy", "secure", "robust", "attack")
 """Protections with a key of their own in recipes. The order matters: see `protections`."""

@@ -7,18 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from consort.core.files import held
 from consort.core.sealed import write_json
 from consort.data.partition import Share, fingerprint, load_partition, save_partition
 from consort.errors import Failure, UsageError
 from consort.experiment.loading import recipe_of
 from consort.experiment.recipe import Recipe
+from consort.results.mixing import TELLS
 from consort.run.checkpoints import Checkpoints
 from consort.run.description import PYTHON, environment
+from consort.run.differences import differences
+from consort.run.extension import refuse_extension, repeat_last_round
 from consort.run.folder import FORMAT, read_description
+from consort.run.run import Run
 
 _DECIDES = ("algorithm", "seed", "recipe", "partition")
-_TELLS = ("title", "about", "average_rounds", "seeds", "published", "claims", "sweep", "scales")
-"""Keys of a recipe that decide no number of a run."""
 
 
 def about_run(recipe: Recipe, name: str, seed: int, noise: str = "seed") -> dict[str, Any]:
@@ -49,7 +52,7 @@ def about_run(recipe: Recipe, name: str, seed: int, noise: str = "seed") -> dict
 
 def deciding(recipe: dict[str, Any], algorithm: str) -> dict[str, Any]:
     """Of a recipe as it is written down, what decides the numbers of one algorithm."""
-    settings = {key: value for key, value in recipe.items() if key not in _TELLS}
+    settings = {key: value for key, value in recipe.items() if key not in TELLS}
     return settings | {"algorithms": {algorithm: recipe["algorithms"].get(algorithm)}}
 
 
@@ -59,19 +62,34 @@ def _decisive(description: dict[str, Any]) -> dict[str, Any]:
     return {key: description[key] for key in _DECIDES} | {"recipe": recipe}
 
 
-def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] | None) -> None:
+def settle(
+    folder: Path,
+    description: dict[str, Any],
+    shares: dict[str, Share] | None,
+    run: Run | None = None,
+) -> None:
     """Writes the description down, or checks that it is still the one written there.
 
-    There are no shares where each client has data of its own.
+    Args:
+        folder: The folder of the run.
+        description: What `run.json` is to say.
+        shares: Who holds which examples; None where each client has data of its own.
+        run: The run, if it may be extended to more rounds.
+
+    Raises:
+        UsageError: The folder holds another run, or the run cannot be extended.
     """
     path = folder / "run.json"
     if path.exists():
-        written = refuse_another_run(folder, description)
+        written = refuse_another_run(folder, description, run)
         if shares is not None:
             _check_partition(folder / "partition.json", description)
-        told = {key: description[key] for key in ("format", "title", "recipe")}
+        told = {key: description[key] for key in ("format", "title", "recipe", "rounds")}
         if any(written.get(key) != value for key, value in told.items()):
-            write_json(path, written | told)
+            with held(folder):
+                if run is not None and written["rounds"] != description["rounds"]:
+                    repeat_last_round(run, folder, written["rounds"])
+                write_json(path, written | told)
         return
     if Checkpoints(folder).exist:  # they are of a run of which nobody knows what it was
         raise Failure(f"{path} is missing: start the run again in a new folder")
@@ -80,11 +98,18 @@ def settle(folder: Path, description: dict[str, Any], shares: dict[str, Share] |
     write_json(path, description)
 
 
-def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, Any]:
+def refuse_another_run(
+    folder: Path, description: dict[str, Any], run: Run | None = None
+) -> dict[str, Any]:
     """What `run.json` says, if there is one; it must be the run that is described.
 
+    Args:
+        folder: The folder of the run.
+        description: What `run.json` is to say.
+        run: The run, if it may be extended to more rounds.
+
     Raises:
-        UsageError: The folder holds another run.
+        UsageError: The folder holds another run, or the run cannot be extended.
     """
     path = folder / "run.json"
     if not path.exists():
@@ -93,11 +118,17 @@ def refuse_another_run(folder: Path, description: dict[str, Any]) -> dict[str, A
     refuse_python(folder, written)
     filled = _filled_in(written["recipe"], str(path))
     before, now = _decisive(written | {"recipe": filled}), _decisive(description)
+    if run is not None:
+        rounds = before["recipe"]["run"]["rounds"], now["recipe"]["run"]["rounds"]
+        before["recipe"]["run"] = before["recipe"]["run"] | {"rounds": rounds[1]}
     for key in _DECIDES:
-        if before[key] != now[key]:
+        for place, was, is_now in differences(before[key], now[key], key):
+            told = f" ({place}: {was}, now {is_now})" if place != key else ""
             raise UsageError(
-                f"{folder} holds a run with another {key}: choose another --out, or delete it"
+                f"{folder} holds a run with another {key}{told}: choose another --out, or delete it"
             )
+    if run is not None:
+        refuse_extension(folder, *rounds, run.algorithm, run.federation)
     return written
 
 

@@ -24,4 +24,11 @@ def find_recipe(name: str) -> Path:
     shipped = shipped_recipes()
     if name.removesuffix(".toml") in shipped:
         return shipped[name.removesuffix(".toml")]
-    raise UsageError(f"there is no recipe {did_you_mean(name, shipped)}")
+    raise UsageError(f"there is no recipe {did_you_mean(name, [*_neighbours(path), *shipped])}")
+
+
+def _neighbours(path: Path) -> list[str]:
+    """The recipe files in the folder where a file was looked for, as the user would write them."""
+    folder = path.parent
+    found = sorted(folder.glob("*.toml")) if folder.is_dir() else []
+    return [str(file) for file in found if file.name != "pyproject.toml"]

@@ -17,6 +17,7 @@ from consort.engines.host import ClientHost
 from consort.engines.middleware import Policed
 from consort.engines.states import StateStore
 from consort.errors import Failure, UsageError
+from consort.experiment.allocation import Seat
 from consort.experiment.opening import open_run
 from consort.models.multitask import MultiTaskModel
 from consort.run.run import Run
@@ -32,6 +33,8 @@ class TrainedModel:
     round: int
     about: Mapping[str, Any]
     """The content of the run's `run.json`."""
+    seat: Seat | None = None
+    """The client as its recipe describes it; None for a run made in Python."""
 
 
 def trained_model(where: Path | Run, client: str) -> TrainedModel:
@@ -57,7 +60,8 @@ def trained_model(where: Path | Run, client: str) -> TrainedModel:
         raise Failure(
             f"{folder}: no round is finished yet; continue with `consort resume {folder}`"
         )
-    return TrainedModel(client, found.model, run.federation.data(client), found.round, about)
+    data, seat = run.federation.data(client), opened.seats.get(client)
+    return TrainedModel(client, found.model, data, found.round, about, seat)
 
 
 def load_model(where: Path | str | Run, client: str) -> MultiTaskModel:

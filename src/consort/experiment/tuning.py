@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from consort.core.files import write_file
 from consort.core.registry import did_you_mean
-from consort.errors import Failure, UsageError
+from consort.errors import UsageError
 from consort.experiment.comparing import run_folder
-from consort.experiment.jobs import Jobs, TuningJob
+from consort.experiment.jobs import JobRunner, TuningJob
 from consort.experiment.preflight import preflight
 from consort.experiment.recipe import Recipe
 from consort.experiment.run_folder import written_recipe
 from consort.experiment.suggestions import suggestions
 from consort.experiment.sweep import Point, Sweep, nested
 from consort.experiment.tables import merged
-from consort.results.pareto import front
+from consort.experiment.trials import Trial, best_of, trials_table
 from consort.results.result import NoResults, Result
-from consort.results.summary import Summary, mean, summarise
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One setting of one algorithm, and what became of it."""
-
-    algorithm: str
-    point: Point
-    validation: Summary | None = None
-    """The deciding metric on validation data over the seeds of the search; None if it failed."""
-    bytes: float = math.nan
-    """Sent in a run, up and down, on average over seeds."""
-    seconds: float = math.nan
-    """Of a run's rounds, on average over seeds."""
-    error: str = ""
-    """Why it failed."""
-
-    @property
-    def name(self) -> str:
-        """A short name, the same whenever this setting is tried."""
-        text = json.dumps(self.point, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=5).hexdigest()
+from consort.results.summary import mean, summarise
 
 
 @dataclass(frozen=True)
@@ -58,7 +32,7 @@ class Search:
     recipe: Recipe
     root: Path
     data: Path | None
-    jobs: Jobs
+    jobs: JobRunner
     told: Callable[[str], None] = lambda _: None
     """Is told how the search proceeds."""
     trials: list[Trial] = field(default_factory=list)
@@ -114,7 +88,7 @@ class Search:
             for tried in self._tried(name, budget, metric, higher):
                 self.trials.append(tried)
                 self.told(_sentence(tried, metric))
-                self._write(metric)
+                self._write(metric, higher)
             best[name] = best_of([t for t in self.trials if t.algorithm == name], higher)
         return best
 
@@ -169,8 +143,9 @@ class Search:
             mean(run.value("seconds") for run in runs),
         )
 
-    def _write(self, metric: str) -> None:
-        write_file(self.root / "trials.csv", trials_table(self.trials, metric).encode())
+    def _write(self, metric: str, higher: bool) -> None:
+        text = trials_table(self.trials, metric, higher)
+        write_file(self.root / "trials.csv", text.encode())
 
 
 def job_of(recipe: Recipe, algorithm: str, seed: int, folder: Path, data: Path | None) -> TuningJob:
@@ -222,64 +197,6 @@ def with_points(recipe: Recipe, points: Mapping[str, Point]) -> Recipe:
         for name, options in table["algorithms"].items()
     }
     return written_recipe(table | {"sweep": None}, "[sweep]")
-
-
-def best_of(trials: Sequence[Trial], higher_is_better: bool) -> Trial:
-    """The trial that validation data prefer; the first of equals.
-
-    Args:
-        trials: The trials of one algorithm.
-        higher_is_better: Of the deciding metric.
-
-    Raises:
-        Failure: All of them failed.
-    """
-    scored = [(t.validation.mean, t) for t in trials if t.validation]
-    if not scored:
-        raise Failure(f"{trials[0].algorithm}: all settings failed, the first: {trials[0].error}")
-    sign = 1 if higher_is_better else -1
-    return max(scored, key=lambda pair: sign * pair[0])[1]
-
-
-def trials_table(trials: Sequence[Trial], metric: str) -> str:
-    """What was tried, as CSV: settings, the validation score, costs, and who is on a Pareto front.
-
-    Args:
-        trials: The trials.
-        metric: The deciding metric.
-    """
-    keys = sorted({key for trial in trials for key in trial.point})
-    head = ["algorithm", "trial", *keys, f"validation_{metric}", "std", "seeds", "bytes", "seconds",
-            "error"]  # fmt: skip
-    out = StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(head)
-    for trial in trials:
-        score = trial.validation
-        found = [score.mean, score.std, score.n] if score else ["", "", ""]
-        settings = [trial.point.get(key, "") for key in keys]
-        costs = [trial.bytes, trial.seconds] if score else ["", ""]
-        writer.writerow([trial.algorithm, trial.name, *settings, *found, *costs, trial.error])
-    return out.getvalue()
-
-
-def fronts(trials: Sequence[Trial], higher_is_better: bool) -> dict[str, list[Trial]]:
-    """The trials that no other one beats in both score and cost, for each kind of cost.
-
-    Args:
-        trials: The trials of all algorithms.
-        higher_is_better: Of the deciding metric.
-
-    Returns:
-        The trials by `bytes` and `seconds`, cheapest first.
-    """
-    sign = 1 if higher_is_better else -1
-    scored = [(t, sign * t.validation.mean) for t in trials if t.validation]
-    found: dict[str, list[Trial]] = {}
-    for cost in ("bytes", "seconds"):
-        points: list[tuple[float, float]] = [(getattr(t, cost), s) for t, s in scored]
-        found[cost] = [scored[number][0] for number in front(points)]
-    return found
 
 
 def _sentence(trial: Trial, metric: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 import torch
 
 from consort.core.algorithm import Algorithm
+from consort.core.clients import NO_SERVER_DATA
 from consort.core.known import Known
 from consort.core.params import Params
-from consort.core.randomness import derive
+from consort.core.randomness import derive, generator_for
 from consort.core.registry import check_name
 from consort.core.roster import Roster
 from consort.data.examples import Examples, Splits
@@ -23,6 +24,7 @@ from consort.federation.member import Member
 from consort.federation.protection import Protection
 from consort.models.multitask import BatchNormPolicy, MultiTaskModel
 from consort.models.registry import ModelSpec, build
+from consort.training.client import Client
 from consort.training.compute import Compute
 from consort.training.evaluation import EvaluationExtra
 
@@ -46,6 +48,8 @@ class Federation:
         protections: The protections, in order: see `protected`.
         client_ids: The clients that are trained; all if empty.
         evaluation_ids: The clients that are evaluated; those that are trained if empty.
+        server_data: Examples that the server has, or a function that loads them, for algorithms
+            that train on the server: see `Clients.server_side`.
 
     Raises:
         UsageError: If there is no client, or a name cannot be the name of a folder.
@@ -77,6 +81,7 @@ class Federation:
     protections: tuple[Protection, ...] = ()
     client_ids: tuple[str, ...] = ()
     evaluation_ids: tuple[str, ...] = ()
+    server_data: Examples | Callable[[], Examples] | None = None
     _architectures: dict[Hashable, Blueprint] = field(default_factory=dict, init=False, repr=False)
     _blueprints: dict[str, Blueprint] = field(default_factory=dict, init=False, repr=False)
     _accompanied: dict[ModelSpec, Federation] = field(default_factory=dict, init=False, repr=False)
@@ -178,7 +183,46 @@ class Federation:
             {name: tuple(self.members[name].tasks) for name in self.client_ids},
             self._draw,
             lambda table: self.accompanied(table).roster,
+            self.server_data is not None,
         )
+
+    def server_side(self, like: str, seed: int, round: int, rounds: int) -> Client:
+        """The server as a client of its own: see `Clients.server_side`.
+
+        Args:
+            like: The client whose architecture and tasks the server's model has.
+            seed: The seed of the run.
+            round: The round, counted from 1.
+            rounds: The number of rounds.
+
+        Raises:
+            UsageError: If the server has no data, or they do not fit the client's model.
+        """
+        examples, member = self._public, self.members[like]
+        if examples.inputs.shape[1:] != member.example.shape:
+            raise UsageError(
+                f"server.data has inputs of shape {tuple(examples.inputs.shape[1:])}, but the "
+                f"model of client {like} takes {tuple(member.example.shape)}: choose other data"
+            )
+        nothing = examples.take(torch.zeros(0, dtype=torch.int64))
+        torch.default_generator.manual_seed(derive(seed, round, "server side"))  # for dropout
+        return Client(
+            id="server",
+            model=self.blueprint(like).fresh(),
+            tasks=dict(member.tasks),
+            data=Splits(examples, nothing, nothing),
+            state={},
+            generator=generator_for(seed, round, "server"),
+            round=round,
+            rounds=rounds,
+        )
+
+    @cached_property
+    def _public(self) -> Examples:
+        if self.server_data is None:
+            raise UsageError(NO_SERVER_DATA)
+        found = self.server_data() if callable(self.server_data) else self.server_data
+        return self._laid_out(found)
 
     def accompanied(self, table: Mapping[str, Any]) -> Federation:
         """The same clients, each with a companion beside its model: see `Algorithm.companion`.

@@ -21,11 +21,16 @@ def cohort(ids: Sequence[str], share: float, seed: int, round: int) -> tuple[str
     Returns:
         The names of the drawn clients, in the order of `ids`.
     """
-    count = max(1, round_half_up(share * len(ids)))
+    count = cohort_size(len(ids), share)
     if count >= len(ids):
         return tuple(ids)
     drawn = torch.randperm(len(ids), generator=generator_for(seed, round, "cohort"))[:count]
     return tuple(ids[index] for index in sorted(drawn.tolist()))
+
+
+def cohort_size(clients: int, share: float) -> int:
+    """How many clients take part in a round: a share of the `clients`, but at least one."""
+    return min(clients, max(1, round_half_up(share * clients)))
 
 
 def round_half_up(value: float) -> int:

@@ -41,6 +41,8 @@ class Site:
 
     limited = False
     """Whether there is a limit on what may be charged."""
+    fewest = 2
+    """The fewest clients, itself included, among whom it hides an answer."""
 
     def randomness(self, generator: Generator) -> Randomness:
         """The source of random numbers that nobody else may know.

@@ -30,6 +30,7 @@ from consort.report.run_set import RunSet
 from consort.report.tables import client_table, run_table, task_table, time_table, traffic_table
 from consort.report.verification import verification
 from consort.results.claims import Verdict
+from consort.results.mixing import unlike_settings
 from consort.results.result import Result
 from consort.results.table import compare_table
 
@@ -130,7 +131,11 @@ def _summary(run_set: RunSet, published: Sequence[Published]) -> Html:
         algorithm: "{kind}: {description} The {reports} model is reported.".format(**runs[0].about)
         for algorithm, runs in run_set.groups.items()
     }
-    return join([table, properties(about)])
+    mixed = (
+        tag("p", f"These runs do not belong together: {text}.", class_="warning")
+        for text in unlike_settings(run_set.runs)
+    )
+    return join([*mixed, table, properties(about)])
 
 
 def _claims(verdicts: Sequence[Verdict]) -> Html:

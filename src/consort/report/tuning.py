@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from consort.experiment.tuning import Trial, fronts
+from consort.experiment.trials import Trial, fronts
 from consort.report.document import write_page
 from consort.report.drawing import GREY, Trace, colour, figure
 from consort.report.html import Cell, Columns, Figure, grid, label, plot, table

@@ -31,7 +31,7 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Origin:
+class Provenance:
     """Which run it was, and where it ran."""
 
     algorithm: str
@@ -54,7 +54,7 @@ class Origin:
 class Record:
     """What one run came to."""
 
-    origin: Origin
+    origin: Provenance
     values: Mapping[str, float]
     """Everything that a claim or a table can name."""
     tasks: Mapping[str, Score]
@@ -69,7 +69,7 @@ class Record:
             settings: The digest of its settings.
         """
         environment: Mapping[str, Any] = run.about.get("environment") or {}
-        origin = Origin(
+        origin = Provenance(
             algorithm=run.algorithm,
             kind=str(run.about.get("kind", "")),
             seed=run.seed,
@@ -146,7 +146,7 @@ def add_records(path: Path, records: Iterable[Record]) -> None:
 def _written(records: Sequence[Record]) -> str:
     values = dict.fromkeys(name for record in records for name in record.values)
     tasks = dict.fromkeys(_column(*item) for record in records for item in record.tasks.items())
-    head = [field.name for field in fields(Origin)]
+    head = [field.name for field in fields(Provenance)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*head, *values, *tasks])
@@ -174,11 +174,11 @@ def _digits(value: float | None) -> str:
 
 
 def _read(row: Mapping[str, str]) -> Record:
-    about = {field.name: row[field.name] for field in fields(Origin)}
+    about = {field.name: row[field.name] for field in fields(Provenance)}
     whole = {name: int(about[name]) for name in ("seed", "rounds", "clients")}
     given = {name: float(text) for name, text in row.items() if name not in about and text}
     return Record(
-        Origin(**{**about, **whole}),  # type: ignore[arg-type]
+        Provenance(**{**about, **whole}),  # type: ignore[arg-type]
         {name: value for name, value in given.items() if name[0] not in (_UP, _DOWN)},
         {
             name[1:]: Score(value, name[0] == _UP)

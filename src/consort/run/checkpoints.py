@@ -67,6 +67,23 @@ class Checkpoints:
         return content
 
     @property
+    def last(self) -> int:
+        """The last finished round, by the names of the files; 0 if there is none."""
+        return max((_round_of(path) for path in self._paths()), default=0)
+
+    def forget_from(self, round_: int) -> None:
+        """Deletes the checkpoints of a round and of those after it, so that a run repeats them.
+
+        Args:
+            round_: The round.
+        """
+        for path in self._paths():
+            if _round_of(path) >= round_:
+                with files.naming(path, "deleted"):
+                    path.unlink()
+        files.sync_folder(self.folder)
+
+    @property
     def exist(self) -> bool:
         """Whether there is a checkpoint."""
         return bool(self._paths())
@@ -103,8 +120,27 @@ class Checkpoints:
                 else:
                     raise
 
+    def seal_of(self, history: History) -> tuple[int, str]:
+        """The length and the digest of the results, once the checkpoints are deleted.
+
+        Args:
+            history: The history of the run in a file.
+
+        Raises:
+            Failure: If the last checkpoint is damaged, or the history is not the one it knows.
+        """
+        path = self._paths()[-1]
+        files.read_checked(path)
+        length, digest = _of_history(path)
+        history.cut(length, digest)
+        return length, history.digest
+
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob(_PATTERN))
+
+
+def _round_of(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))
 
 
 def _of_history(path: Path) -> tuple[int, str]:

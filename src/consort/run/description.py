@@ -21,8 +21,11 @@ from pydantic_core import to_jsonable_python
 import consort
 from consort.core.sealed import write_json
 from consort.data.examples import Splits
-from consort.errors import UsageError
+from consort.errors import ClientFailed, UsageError
+from consort.federation.selection import table_of
 from consort.models.registry import parameter_count
+from consort.run.differences import differences
+from consort.run.extension import refuse_extension, repeat_last_round
 from consort.run.folder import FORMAT, read_description
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 PYTHON = "python"
 """The value of `made` in `run.json`, if objects in Python made the run and not a recipe."""
 
+_UNREAD, _DIGEST = "unread", "digest"
 _DECIDES = ("algorithm", "kind", "seed", "recipe", "partition")
 
 
@@ -84,20 +88,30 @@ def described(run: Run, folder: Path) -> dict[str, Any]:
         if not run.federation.holds_data:
             return {}  # the clients' data are elsewhere: the server that asked them describes it
         description = describe(run)
+        _tell_unread(run, description)
         write_json(path, description)
         return description
     written = read_description(folder)
-    if written.get("made") == PYTHON:  # a recipe's run was checked by those who prepared it
-        now = describe(run)
-        if written["rounds"] != now["rounds"]:
-            written |= {"rounds": now["rounds"], "recipe": _with_rounds(written["recipe"], run)}
-        for key, before, after in differences(_decisive(written), _decisive(now)):
-            raise UsageError(
-                f"{folder} holds a run with another {key} ({before}, now {after}): choose another "
-                "folder, or delete it"
-            )
-        write_json(path, written)
-    return written
+    if written.get("made") != PYTHON:  # a recipe's run was checked by those who prepared it
+        return written
+    now = describe(run)
+    _tell_unread(run, now)
+    merged = written | {"rounds": now["rounds"], "recipe": _with_rounds(written["recipe"], run)}
+    if _same_as_far_as_read(written["clients"], now["clients"]):
+        known = {client: about for client, about in now["clients"].items() if _UNREAD not in about}
+        merged |= {"clients": written["clients"] | known}
+        now |= {"partition": written["partition"]}
+    for key, before, after in differences(_decisive(merged), _decisive(now)):
+        raise UsageError(
+            f"{folder} holds a run with another {key} ({before}, now {after}): choose another "
+            "folder, or delete it"
+        )
+    if merged["rounds"] != written["rounds"]:
+        refuse_extension(folder, written["rounds"], now["rounds"], run.algorithm, run.federation)
+        repeat_last_round(run, folder, written["rounds"])
+    if merged != written:
+        write_json(path, merged)
+    return merged
 
 
 def describe(run: Run) -> dict[str, Any]:
@@ -112,11 +126,16 @@ def describe(run: Run) -> dict[str, Any]:
     for client in federation.evaluation_ids:  # one by one, since all may not fit into memory
         try:
             data = federation.data(client)
-        except Exception:
-            continue  # the client fails when it is asked, and the schedule decides what follows
-        clients[client] = _client(federation, client, data)
+        except Exception as error:
+            # The client fails when it is asked, and the schedule decides what follows.
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            clients[client] = _client(federation, client, None) | {_UNREAD: reason}
+            continue
+        own = hashlib.blake2b(digest_size=8)
         for part in _parts_to_digest(client, data):
             digest.update(part)
+            own.update(part)
+        clients[client] = _client(federation, client, data) | {_DIGEST: own.hexdigest()}
     return {
         "format": FORMAT,
         "made": PYTHON,
@@ -148,20 +167,18 @@ def name_of(algorithm: Algorithm[Any]) -> str:
     return module if package == "consort.algorithms" else type(algorithm).__name__
 
 
-def differences(before: Any, now: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The places in which two trees of plain values differ, each with both values.
+def _tell_unread(run: Run, description: Mapping[str, Any]) -> None:
+    for client, about in description["clients"].items():
+        if reason := about.get(_UNREAD):
+            run.observer.failed(ClientFailed(client, f"its data cannot be read ({reason})"))
 
-    Args:
-        before: One tree.
-        now: The other.
-        place: The place of both in a larger tree.
-    """
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for key in {**before, **now}:
-            inner = f"{place}.{key}" if place else str(key)
-            yield from differences(before.get(key), now.get(key), inner)
-    elif before != now:
-        yield place, before, now
+
+def _same_as_far_as_read(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether all clients have the data they had, except where these cannot be or were not read."""
+    unread = {c for about in (before, now) for c in about if _UNREAD in about[c]}
+    return before.keys() == now.keys() and all(
+        _DIGEST in before[c] and before[c][_DIGEST] == now[c][_DIGEST] for c in now.keys() - unread
+    )
 
 
 def _decisive(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +197,7 @@ def _settings(run: Run) -> dict[str, Any]:
     protections = {p.table: asdict(p) for p in federation.protections}
     settings = {
         "algorithms": {run.name or name_of(algorithm): options},
-        "run": asdict(run.schedule),
+        "run": asdict(run.schedule) | {"selection": table_of(run.schedule.selection)},
         "compute": asdict(federation.compute),
         "batchnorm": federation.batchnorm,
         "initial_seed": federation.seed,
@@ -212,17 +229,17 @@ def _tasks(federation: Federation) -> dict[str, Any]:
     return tasks
 
 
-def _client(federation: Federation, client: str, data: Splits) -> dict[str, Any]:
+def _client(federation: Federation, client: str, data: Splits | None) -> dict[str, Any]:
+    """What is known of a client; no numbers of examples if its data cannot be read."""
     member = federation.members[client]
+    sizes = map(len, (data.train, data.validation, data.test)) if data else (0, 0, 0)
     return {
         "group": client,
         "model": str(member.model),
-        "parameters": parameter_count(federation.blueprint(client).model),
+        "parameters": parameter_count(federation.blueprint(client).model) if data else 0,
         "tasks": list(member.tasks),
-        "train": len(data.train),
-        "validation": len(data.validation),
-        "test": len(data.test),
-        "labels": _labels(data),
+        **dict(zip(("train", "validation", "test"), sizes, strict=True)),
+        "labels": _labels(data) if data else {},
         "data": "",
         "scan": None,
     }

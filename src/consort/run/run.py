@@ -15,19 +15,23 @@ from consort.core import files
 from consort.core.algorithm import Algorithm, Clients
 from consort.core.engine import Engine
 from consort.core.messages import Call, Reply
+from consort.core.randomness import generator_for
 from consort.core.row import Row
 from consort.engines.answers import Answers
 from consort.engines.embedded import Embedded
 from consort.engines.host import ClientHost
 from consort.engines.middleware import Checked, Faulty, Metered, Policed
 from consort.engines.states import StateStore
+from consort.engines.tally import Tally
 from consort.engines.workers import Workers
 from consort.errors import ClientFailed, NoReplies
 from consort.federation.federation import Federation
-from consort.federation.participation import cohort
+from consort.federation.participation import cohort, cohort_size
 from consort.federation.protection import Setting
+from consort.federation.selection import Candidates, Reports, select, selection_of
 from consort.run.checkpoints import Checkpoints
 from consort.run.description import described
+from consort.run.folder import CLEANED
 from consort.run.history import History
 from consort.run.observer import Observer
 from consort.run.rows import rows_of_scores, rows_of_work
@@ -82,10 +86,13 @@ class Run:
     def __post_init__(self) -> None:
         if self.algorithm.pools_data:
             self.federation = self.federation.pooled()
-        self.federation.check(self.algorithm, len(self._present(1)))
+        present = cohort_size(len(self.federation.client_ids), self.schedule.participation)
+        self.federation.check(self.algorithm, present)
         self.history = History(self.folder and self.folder / "history.jsonl")
         self.server: Any = None
         self._done = 0
+        self._selection = selection_of(self.schedule.selection)
+        self._reports = Reports()
 
     def go(self) -> History:
         """Runs all rounds, from the start or from the last checkpoint in the folder.
@@ -95,19 +102,24 @@ class Run:
 
         Raises:
             UsageError: If another process uses the folder.
-            Failure: If a client failed and the schedule says `stop`, or a saved file is damaged.
+            Failure: If a client failed and the schedule says `stop`, all clients of a round failed,
+                or a saved file is damaged.
         """
         self.federation.compute.apply()
         with ExitStack() as stack:
             if self.folder:
                 stack.enter_context(files.held(self.folder))
-                self.observer.described(described(self, self.folder))
+                about = described(self, self.folder)
+                self.observer.described(about)
+                if about.get(CLEANED):  # finished, and nothing is left to go on from
+                    self.observer.finished()
+                    return self.history
             store = self._store(stack)
             if not self._restore(store):
                 self.server = self.algorithm.start(self.federation.roster)
             if self._done < self.schedule.rounds:
                 self.observer.started(self._done + 1, self.schedule.rounds)
-                engine = self._protected(self._engine(stack, store))
+                engine = Tally(self._protected(self._engine(stack, store)))
                 for round_ in range(self._done + 1, self.schedule.rounds + 1):
                     self._round(round_, engine)
                     self._save(round_, store)
@@ -158,23 +170,29 @@ class Run:
         self.federation.compute.apply()
         with ExitStack() as stack:
             engine = self._protected(wrap(self._engine(stack, store)))
+            reports = Reports()
+            if self._selection:
+                earlier = (row for row in self.history if row.round < round_)
+                reports.add(earlier, self.algorithm.reports)
             try:
-                clients = self._clients(self._present(round_), round_, engine)
+                clients = self._clients(self._present(round_, reports), round_, engine)
                 with self._during_round():
                     return self.algorithm.round(server, clients)
             except NoReplies:
                 return server
 
-    def _round(self, round_: int, engine: Engine) -> None:
+    def _round(self, round_: int, engine: Tally) -> None:
         start = time.perf_counter()
-        present = self._present(round_)
+        present = self._present(round_, self._reports)
         self.observer.round_started(round_, len(present))
         clients = self._clients(present, round_, engine)
         try:
             with self._during_round():
                 self.server = self.algorithm.round(self.server, clients)
             self._keep(clients.notes)
+            engine.close_round(round_, clients.population)
         except NoReplies as error:
+            engine.close_round(round_, clients.population)
             self.observer.failed(ClientFailed("(all)", f"round {round_} is skipped: {error}"))
         self._note(round_, "seconds", time.perf_counter() - start)
         last = round_ == self.schedule.rounds
@@ -183,9 +201,20 @@ class Run:
             self._evaluate(round_, engine)
         self._note(round_, "peak_memory_mib", _peak_memory())
 
-    def _present(self, round_: int) -> tuple[str, ...]:
-        ids = self.federation.client_ids
-        return cohort(ids, self.schedule.participation, self.seed, round_)
+    def _present(self, round_: int, reports: Reports) -> tuple[str, ...]:
+        ids, share = self.federation.client_ids, self.schedule.participation
+        if self._selection is None:
+            return cohort(ids, share, self.seed, round_)
+        candidates = Candidates(
+            ids=ids,
+            count=cohort_size(len(ids), share),
+            round=round_,
+            generator=generator_for(self.seed, round_, "cohort"),
+            examples=lambda client: self.federation.known(client).examples,
+            losses=reports.losses,
+            rounds=reports.rounds,
+        )
+        return select(self._selection, candidates)
 
     def _clients(
         self, ids: tuple[str, ...], round_: int, engine: Engine, evaluation: bool = False
@@ -198,6 +227,7 @@ class Run:
             engine=engine,
             population=len(self.federation.client_ids),
             evaluation=evaluation,
+            bench=self.federation.server_side,
         )
 
     def _evaluate(self, round_: int, engine: Engine) -> None:
@@ -230,7 +260,7 @@ class Run:
             self.seed,
             self.schedule.rounds,
             store,
-            self.schedule.tuning_epochs,
+            self.schedule.tuning,
         )
         engine = self._start_engine(host)
         stack.callback(engine.close)
@@ -270,8 +300,11 @@ class Run:
         self.observer.answered(call)
 
     def _keep(self, rows: Iterable[Row]) -> None:
+        rows = list(rows)
         for row in rows:
             self.history.add(row)
+        if self._selection:
+            self._reports.add(rows, self.algorithm.reports)
 
     def _note(self, round_: int, metric: str, value: float) -> None:
         self.history.add(Row(round_, metric, value))
@@ -302,6 +335,9 @@ class Run:
         if self.folder:
             Checkpoints(self.folder).tidy()
         self.server = content.get("server")
+        if self._selection:
+            self._reports = Reports()
+            self._reports.add(self.history, self.algorithm.reports)
         return self._done > 0
 
 

@@ -53,6 +53,20 @@ def head_output(head: Params, features: Tensor) -> Tensor:
     return output
 
 
+def split_last(head: Params) -> tuple[Params, Params]:
+    """Splits a head of linear layers into the layers before the last one, and the last one.
+
+    Args:
+        head: The parameters of the head, from the first layer to the last.
+    """
+    *_, last = (name.removesuffix("weight") for name in head if name.endswith("weight"))
+    names = [name for name in head if name.startswith(last)]
+    return (
+        Params({name: tensor for name, tensor in head.items() if name not in names}),
+        Params({name: head[name] for name in names}),
+    )
+
+
 def class_loss(output: Tensor, labels: Tensor) -> Tensor:
     """The mean cross entropy.
 

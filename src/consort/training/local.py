@@ -20,11 +20,12 @@ from consort.core.bounds import (
 )
 from consort.core.params import Params
 from consort.data.examples import Examples
-from consort.errors import Failure, Tellable
+from consort.errors import Failure, Tellable, UsageError
 from consort.tasks import Task
 from consort.training.augmentation import Repeat, augmentation_of, balancing_of
 from consort.training.client import Client
 from consort.training.cohort import Cohort
+from consort.training.descent import Descent, Loop
 from consort.training.mode import moving, use_running_statistics_for_one
 from consort.training.objectives import (
     Adjust,
@@ -38,6 +39,7 @@ from consort.training.objectives import (
 from consort.training.optimizers import clip_by_norm, make_optimizer
 from consort.training.scoring import BATCH, recompute_statistics
 
+_LARGEST = 1e30  # of a rate; optimisers multiply it, and single precision ends at 3.4e38
 _GATHERED = 1 << 18  # small data sets are shuffled for several epochs at once, up to this size
 
 
@@ -99,6 +101,12 @@ class LocalTraining:
     another augmentation."""
 
     def __post_init__(self) -> None:
+        for name in ("lr", "weight_decay"):
+            if getattr(self, name) > _LARGEST:
+                raise UsageError(
+                    f"{name} = {getattr(self, name):g} is beyond {_LARGEST:g}, more than single "
+                    "precision bears: lower it"
+                )
         if isinstance(self.augment, str):
             augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
 
@@ -111,6 +119,7 @@ class LocalTraining:
         adjust: Adjust | None = None,
         only: Sequence[str] = (),
         examples: Examples | None = None,
+        loop: Loop | None = None,
     ) -> Trained:
         """Trains the client's model in place.
 
@@ -122,16 +131,19 @@ class LocalTraining:
             only: The roles that are trained; by default all.
             examples: Examples in the place of the client's training data, neither balanced nor
                 augmented.
+            loop: Decides what is done with the batches, in the place of one step on each.
 
         Returns:
-            The mean loss and the number of steps.
+            The mean loss and the number of steps; of a `loop`, the number of gradients.
 
         Raises:
             Failure: If the loss is not finite, or a cohort is not to be trained in the default way.
-            UsageError: If the model has no parameters with the roles in `only`.
+            UsageError: If the model has no parameters with the roles in `only`, or a protection
+                replaces the steps that `loop` decides on.
         """
         if isinstance(client, Cohort):
-            if only or objective is not task_losses or gradients is not gradients_of_sum:
+            usual = objective is task_losses and gradients is gradients_of_sum and loop is None
+            if only or not usual:
                 raise Failure(
                     "a cohort trains whole models with the default objective: set "
                     "compute.cohort_step = false"
@@ -142,6 +154,9 @@ class LocalTraining:
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
             values = [param.detach() for param in params]
+            if loop is not None:
+                step = self._step(client, objective, gradients, names, params)
+                return self._run_loop(client, loop, step, names, values, adjust, examples)
             if client.steps:
                 step, batches = client.steps(
                     self,
@@ -168,6 +183,38 @@ class LocalTraining:
                 steps += 1
                 self.checked(total, client.round)
         return Trained(total / max(steps, 1), steps)
+
+    def _run_loop(
+        self,
+        client: Client,
+        loop: Loop,
+        step: Step,
+        names: Sequence[str],
+        values: Sequence[Tensor],
+        adjust: Adjust | None,
+        examples: Examples | None,
+    ) -> Trained:
+        """Lets an algorithm decide what is done with the batches."""
+        if client.steps:
+            raise UsageError(
+                "a protection replaces the steps of local training, which this algorithm takes in "
+                "a loop of its own: choose another algorithm or protection"
+            )
+        examples = examples or self.prepared(client)
+        descent = Descent(
+            local=self,
+            client=client,
+            batches=self.batches(examples, client.generator),
+            examples=examples,
+            names=names,
+            values=values,
+            step=step,
+            optimizer=make_optimizer(self.optimizer, self.momentum, self.weight_decay),
+            adjust=adjust,
+        )
+        loop(descent)
+        count = len(descent.losses)
+        return Trained(sum(descent.losses) / max(count, 1), count)
 
     def _step(
         self,
@@ -323,7 +370,27 @@ class LocalTraining:
         return replace(self, epochs=epochs, steps=None, schedule="constant", warmup=0)
 
     def rate(self, round: int, rounds: int) -> float:
-        """The learning rate in the given `round` of all `rounds`, counted from 1."""
+        """The learning rate in the given `round` of all `rounds`, counted from 1.
+
+        Args:
+            round: The round.
+            rounds: The number of rounds.
+
+        Raises:
+            Tellable: If a schedule has let it grow beyond what single precision bears.
+        """
+        try:
+            rate = self._scheduled(round, rounds)
+        except OverflowError:
+            rate = math.inf
+        if rate > _LARGEST:
+            raise Tellable(
+                f"the learning rate of round {round} is more than single precision bears: lower "
+                f"local.lr = {self.lr:g} or local.decay = {self.decay:g}"
+            )
+        return rate
+
+    def _scheduled(self, round: int, rounds: int) -> float:
         if round <= self.warmup:
             return self.lr * round / (self.warmup + 1)
         passed = round - 1 - self.warmup

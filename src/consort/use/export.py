@@ -12,7 +12,7 @@ from consort.data.examples import Examples, Splits
 from consort.domains.fingerprints.scan import PrintScan
 from consort.domains.signatures.enrolment import VIEWS
 from consort.domains.signatures.scan import Scan
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
 from consort.experiment.trained import TrainedModel, trained_model
 from consort.models.combined import Encoders
 from consort.run.run import Run
@@ -20,15 +20,17 @@ from consort.training.scoring import BATCH
 from consort.use.background import synthetic_background
 from consort.use.calibration import SVM, best_method, calibration_scores, error_rate, trials_with
 from consort.use.formats import (
-    ENCODER,
+    STATE,
     Apply,
     Outputs,
     check_suffix,
     read_model,
     write_encoder,
     write_model,
+    write_state,
 )
 from consort.use.metadata import ModelMetadata, scan_of
+from consort.use.preprocessing import preprocessing_of
 from consort.use.prints import DISTANCE, print_trials
 
 LARGEST_DIFFERENCE = 1e-4
@@ -42,18 +44,20 @@ class Exported(NamedTuple):
     """The largest difference between the outputs of the file and of the model."""
     examples: int
     """The number of examples on which they were compared."""
-    encoder: bool = False
-    """Whether the file contains only the encoder's parameters, unchanged."""
+    what: str = ""
+    """What of the model the file contains, unchanged: `encoder` or `state_dict`; empty for all."""
 
 
-def export(where: Path | Run, client: str, path: Path) -> Exported:
+def export(where: Path | Run, client: str, path: Path, encoder: bool = False) -> Exported:
     """Writes a client's model to a file, and keeps the file only if its outputs are the same.
 
     Args:
         where: The folder of a run; or the run itself, if it was made in Python.
         client: The client whose model is exported.
-        path: The file to write: .pt (TorchScript), .onnx, or .safetensors for the encoder's
-            parameters alone.
+        path: The file to write: .pt (TorchScript), .onnx, or .safetensors for the `state_dict`
+            alone, with the names that PyTorch has for its entries.
+        encoder: Whether to write the parameters of the encoder alone (.safetensors), from which
+            other models can start.
 
     Returns:
         What was written.
@@ -62,8 +66,9 @@ def export(where: Path | Run, client: str, path: Path) -> Exported:
         UsageError: If the file name or the client is not valid.
         Failure: If the outputs differ, or the run has no finished round.
     """
-    encoder = path.suffix == ENCODER
-    if not encoder:
+    if encoder and path.suffix != STATE:
+        raise UsageError(f"{path}: an encoder alone is written to a file that ends in {STATE}")
+    if path.suffix != STATE:
         check_suffix(path)
     trained = trained_model(where, client)
     outputs = Outputs(trained.model.eval(), tuple(trained.model.heads))
@@ -73,11 +78,14 @@ def export(where: Path | Run, client: str, path: Path) -> Exported:
     if encoder:
         if isinstance(trained.model.encoder, Encoders):
             raise Failure(
-                f"{path} was not written: {client} has two models with an encoder each; write .pt "
-                "or .onnx, which contain both"
+                f"{path} was not written: {client} has two models with an encoder each; leave out "
+                "--encoder, so that the file contains both"
             )
         write_encoder(path, trained.model.encoder, metadata)
-        return Exported(metadata, 0.0, 0, encoder=True)
+        return Exported(metadata, 0.0, 0, "encoder")
+    if path.suffix == STATE:
+        write_state(path, trained.model, metadata)
+        return Exported(metadata, 0.0, 0, "state_dict")
     draft = path.with_name(f".{path.name}.draft{path.suffix}")
     try:
         write_model(draft, outputs, metadata, _batch_of_two(checked.inputs).contiguous())
@@ -111,6 +119,7 @@ def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> Model
         shape=tuple(example.shape),
         dtype=str(example.dtype).removeprefix("torch."),
         tasks=outputs.tasks,
+        preprocessing=preprocessing_of(trained.seat) if trained.seat else None,
         **_calibrated(outputs, scan, trained.data),
     )
 

@@ -1,6 +1,6 @@
 """Model files that work without this package: TorchScript and ONNX.
 
-The parameters of an encoder alone are written as safetensors; other models can start from them.
+Parameters alone, of a whole model or of its encoder, are written as safetensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from consort.errors import Failure, Refused, UsageError
 from consort.models.multitask import MultiTaskModel
 from consort.use.metadata import KEY, ModelMetadata
 
-ENCODER = ".safetensors"
+STATE = ".safetensors"
 Apply = Callable[[Tensor], tuple[Tensor, ...]]
 """Maps a batch of inputs to the outputs that `ModelMetadata.outputs` names."""
 
@@ -62,10 +62,21 @@ def write_encoder(path: Path, encoder: nn.Module, metadata: ModelMetadata) -> No
         encoder: The encoder.
         metadata: Is stored in the file.
     """
+    write_state(path, getattr(encoder, "network", encoder), metadata)
+
+
+def write_state(path: Path, module: nn.Module, metadata: ModelMetadata) -> None:
+    """Writes the `state_dict` of a module, with the names that PyTorch has for it.
+
+    Args:
+        path: The file to write.
+        module: The module.
+        metadata: Is stored in the file.
+    """
     from safetensors.torch import save
 
-    trunk = getattr(encoder, "network", encoder)
-    parameters = {name: value.contiguous() for name, value in trunk.state_dict().items()}
+    state = module.state_dict()
+    parameters = {name: value.contiguous().clone() for name, value in state.items()}
     write_file(path, save(parameters, {KEY: metadata.to_json()}))
 
 
@@ -128,8 +139,8 @@ def _format(path: Path) -> tuple[Callable[..., None], Callable[[Path], LoadedMod
             _needs_onnx()
             return _write_onnx, _read_onnx
     raise UsageError(
-        f"{path}: use a file name that ends in .pt (TorchScript), .onnx (ONNX) or, for the encoder "
-        f"alone, {ENCODER}"
+        f"{path}: use a file name that ends in .pt (TorchScript), .onnx (ONNX) or, for the "
+        f"state_dict alone, {STATE}"
     )
 
 

@@ -49,6 +49,8 @@ class ModelMetadata:
     """Scores of validation signatures, by method and by the number of references."""
     fusion: list[float] | None = None
     """The factors of the score and of the detection head in a fused score."""
+    preprocessing: dict[str, Any] | None = None
+    """How raw inputs of the data set become inputs of the model; None for data made in Python."""
     consort: str = __version__
 
     @property

@@ -48,6 +48,12 @@ def read_sample(model: LoadedModel, file: Path, picture: Path) -> Sample:
         UsageError: If the model is for neither, or the image cannot be used.
     """
     about = model.metadata
+    changed = (about.preprocessing or {}).get("obfuscation")
+    if changed and about.scan is not None:
+        raise UsageError(
+            f"{file} was trained on pictures that {changed} changed, and yours are not: train a "
+            "model without obfuscation"
+        )
     if isinstance(about.scan, PrintScan):
         found = _print(model, about.scan, picture)
     elif about.scan is not None:

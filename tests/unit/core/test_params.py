@@ -83,6 +83,33 @@ def test_arithmetic_by_hand():
     assert a.norm() == math.sqrt(14)
 
 
+def test_elementwise_arithmetic_by_hand():
+    a = Params({"w": torch.tensor([4.0, -9.0, 0.0]), "b": torch.tensor(16.0)})
+    b = Params({"b": torch.tensor(2.0), "w": torch.tensor([2.0, 3.0, 5.0])})
+    expected = [
+        (a * b, [8.0, -27.0, 0.0], 32.0),
+        (a / b, [2.0, -3.0, 0.0], 8.0),
+        (a + 1.0, [5.0, -8.0, 1.0], 17.0),
+        (a - 1.0, [3.0, -10.0, -1.0], 15.0),
+        (abs(a), [4.0, 9.0, 0.0], 16.0),
+        (a.abs(), [4.0, 9.0, 0.0], 16.0),
+        (abs(a).sqrt(), [2.0, 3.0, 0.0], 4.0),
+        (a.sign(), [1.0, -1.0, 0.0], 1.0),
+        (a.map(lambda tensor: tensor.clamp(max=3.0)), [3.0, -9.0, 0.0], 3.0),
+    ]
+    for found, weight, bias in expected:
+        assert list(found) == ["w", "b"]
+        assert found["w"].tolist() == weight
+        assert found["b"].item() == bias
+
+
+@pytest.mark.parametrize("operator", ["__mul__", "__truediv__"])
+def test_models_with_different_names_are_not_multiplied(operator):
+    one, other = Params({"w": torch.ones(2)}), Params({"v": torch.ones(2)})
+    with pytest.raises(UsageError, match="only one of them has 'v'"):
+        getattr(one, operator)(other)
+
+
 def test_results_keep_the_order_of_names_of_the_left_operand():
     a, b = random_params(0), random_params(1)
     backwards = Params(dict(reversed(list(b.items()))))
@@ -98,6 +125,13 @@ def test_results_keep_the_order_of_names_of_the_left_operand():
     lambda a, b: a * 0.5,
     lambda a, b: 0.5 * a,
     lambda a, b: a / 3,
+    lambda a, b: a * b,
+    lambda a, b: a / b,
+    lambda a, b: a + 2.0,
+    lambda a, b: abs(a),
+    lambda a, b: a.sqrt(),
+    lambda a, b: a.sign(),
+    lambda a, b: a.map(torch.exp),
     lambda a, b: a | b,
     lambda a, b: a.zeros(),
     lambda a, b: a.dot(b),

@@ -93,7 +93,8 @@ SIGNATURES = {"name": "synthetic_signatures", "users": 4, "size": [16, 24]}
 
 ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "schedule": (VECTORS, {
-        "run": {"rounds": 3, "participation": 0.67, "evaluate_every": 2, "tuning_epochs": 1},
+        "run": {"rounds": 3, "participation": 0.67, "evaluate_every": 2, "tuning_epochs": 1,
+                "tuning_choice": "best"},
         "average_rounds": 2,
     }),
     "losses": (VECTORS, {

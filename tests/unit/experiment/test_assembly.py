@@ -324,7 +324,7 @@ def test_a_recipe_with_groups_is_resumed_too(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("changes", "name", "seed", "what"), [
-    ({"local": {"lr": 0.2}}, "fedavg", 0, "recipe"),
+    ({"local": {"lr": 0.2}}, "fedavg", 0, r"recipe \(recipe\.local\.lr: 0\.1, now 0\.2\)"),
     ({}, "ditto", 0, "algorithm"),
     ({}, "fedavg", 1, "seed"),
 ])  # fmt: skip

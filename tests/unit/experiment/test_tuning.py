@@ -16,14 +16,8 @@ from consort.experiment.jobs import TuningJob, make, opened
 from consort.experiment.loading import load_recipe
 from consort.experiment.suggestions import suggestions
 from consort.experiment.sweep import Range, Sweep
-from consort.experiment.tuning import (
-    Search,
-    Trial,
-    best_of,
-    fronts,
-    trials_table,
-    with_points,
-)
+from consort.experiment.trials import Trial, best_of, fronts, trials_table
+from consort.experiment.tuning import Search, with_points
 from consort.results.pareto import front
 from consort.results.result import Result
 from consort.results.summary import Summary
@@ -211,6 +205,8 @@ def test_fronts_of_trials():
         "bytes": [cheap, good], "seconds": [cheap, good],
     }  # fmt: skip
     assert fronts([bad, good, cheap], False)["bytes"] == [cheap, bad]
+    rows = csv.DictReader(StringIO(trials_table([bad, good, cheap], "accuracy")))
+    assert [row["pareto"] for row in rows] == ["", "bytes seconds", "bytes seconds"]
 
 
 def test_failed_trials_have_empty_cells():

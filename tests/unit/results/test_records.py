@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from consort.errors import Failure
 from consort.results.records import (
-    Origin,
+    Provenance,
     Record,
     Score,
     add_records,
@@ -20,7 +20,7 @@ from consort.results.records import (
     settings_digest,
 )
 
-ORIGIN = Origin("fedavg", "FedAvg", 0, "0a1b", "12ab+", "0.1.0", "2.13.0", "A, processor", 3, 5)
+ORIGIN = Provenance("fedavg", "FedAvg", 0, "0a1b", "12ab+", "0.1.0", "2.13.0", "A, processor", 3, 5)
 RECORD = Record(
     ORIGIN,
     {"accuracy": 0.5, "bytes": 123456789012.0},

@@ -19,7 +19,7 @@ from torch import Generator
 from consort.core.messages import State
 from consort.core.params import Params
 from consort.data.examples import Examples, Splits
-from consort.errors import Failure
+from consort.errors import Failure, UsageError
 from consort.tasks import Classification
 from consort.training.client import Client
 from consort.training.local import LocalTraining
@@ -603,3 +603,13 @@ def test_one_head_alone_may_move():
 def test_without_examples_there_are_no_steps():
     nothing = linear_examples("c0", 4).rows(0, 0)
     assert list(LocalTraining(steps=3).batches(nothing, torch.Generator())) == []
+
+
+def test_rates_that_overflow_are_told():
+    for settings in ({"lr": 1e39}, {"weight_decay": 1e39}, {"lr": math.inf}):
+        with pytest.raises(UsageError, match="is beyond 1e\\+30, more than single precision bears"):
+            LocalTraining(**settings)
+    growing = LocalTraining(lr=1e20, schedule="exponential", decay=1e200)
+    for round_ in (2, 9):
+        with pytest.raises(Failure, match=f"the learning rate of round {round_} is more than"):
+            growing.rate(round_, 9)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from tests.unit.cli.command import write_recipe
 
 from consort.domains.scenes.models.pyramid import ConvPyramid
@@ -16,7 +17,7 @@ from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
 from consort.experiment.loading import load_recipe
 from consort.experiment.preparation import prepare_run
-from consort.experiment.trained import trained_model
+from consort.experiment.trained import load_model, trained_model
 from consort.models.combined import Encoders
 from consort.use import export as exporting
 from consort.use.export import export
@@ -101,8 +102,8 @@ def test_a_model_with_an_answer_for_every_pixel(scenes, suffix, tmp_path):
 
 def test_models_start_from_an_encoder_that_was_exported(scenes, tmp_path):
     path = tmp_path / "new" / "encoder.safetensors"
-    exported = export(scenes, "some-0", path)
-    assert exported.encoder
+    exported = export(scenes, "some-0", path, encoder=True)
+    assert exported.what == "encoder"
     with safe_open(path, "pt") as file:
         assert ModelMetadata.of_json(file.metadata()["consort"]) == exported.metadata
     encoder = ConvPyramid((3, 32, 32), widths=(4, 6), channels=8, weights=str(path))
@@ -150,8 +151,30 @@ def test_two_models_that_share_the_tasks_are_one_file(divided, suffix, tmp_path)
 
 def test_two_encoders_are_not_written_as_one(divided, tmp_path):
     with pytest.raises(Failure, match="some-0 has two models"):
-        export(divided, "some-0", tmp_path / "encoder.safetensors")
+        export(divided, "some-0", tmp_path / "encoder.safetensors", encoder=True)
+    with pytest.raises(UsageError, match="an encoder alone is written to a file"):
+        export(divided, "some-0", tmp_path / "encoder.pt", encoder=True)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("where", ["scenes", "divided", "run"])
+def test_a_state_dict_has_the_names_of_pytorch(where, tmp_path, request):
+    folder = request.getfixturevalue(where)
+    client = "client-0" if where == "run" else "some-0"
+    exported = export(folder, client, tmp_path / "model.safetensors")
+    assert exported.what == "state_dict"
+    model = load_model(folder, client)
+    state = load_file(tmp_path / "model.safetensors")
+    assert state.keys() == model.state_dict().keys()
+    inputs = torch.rand(2, *exported.metadata.shape)
+    with torch.no_grad():
+        expected = model(inputs)
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.load_state_dict(state)
+        found = model(inputs)
+    for task, output in expected.items():
+        assert output.equal(found[task]), task
 
 
 def test_a_file_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from consort.experiment.loading import load_recipe
 from consort.experiment.preparation import prepare_run
 from consort.experiment.trained import trained_model
 from consort.use.export import export
-from consort.use.formats import Outputs
+from consort.use.formats import Outputs, read_model
 from consort.use.persons import enroll, verify
 from consort.use.prints import (
     TURNS,
@@ -28,6 +28,7 @@ from consort.use.prints import (
     turned,
     turned_embeddings,
 )
+from consort.use.reading import read_sample
 from consort.use.template import Template
 
 RECIPE = """
@@ -127,3 +128,12 @@ def test_what_is_no_print_or_upside_down_is_not_decided(printed, tmp_path):
         verify(template, tmp_path / "down.png")
     with pytest.raises(UsageError, match="is a model of fingerprints: --method is for signatures"):
         enroll(folder / "model.pt", None, "x", [folder / "one-0.png"], template, method="svm")
+
+
+def test_a_model_of_obfuscated_prints_is_not_used_on_plain_ones(printed):
+    folder, _ = printed
+    model = read_model(folder / "model.pt")
+    changed = {"obfuscation": "consort.domains.fingerprints.obfuscation:FpDfsn"}
+    other = model._replace(metadata=replace(model.metadata, preprocessing=changed))
+    with pytest.raises(UsageError, match=r"was trained on pictures that .*FpDfsn changed"):
+        read_sample(other, folder / "model.pt", folder / "one-0.png")

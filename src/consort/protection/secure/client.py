@@ -77,6 +77,7 @@ def shares(
     """
     memory = _secrets(request, KEYS)
     client = request.call.client
+    _check_number(request, clients)
     _check_keys(request, memory, dict(zip(clients, keys, strict=True)), len(clients))
     told = [as_bytes(proof) for proof in proofs] or [b""] * len(clients)
     for other, public, proof in zip(clients, keys, told, strict=True):
@@ -97,6 +98,15 @@ def shares(
 def _statement(public: Tensor) -> bytes:
     """What a client says about its public keys."""
     return b"keys of secure aggregation " + as_bytes(public)
+
+
+def _check_number(request: Request, clients: Sequence[str]) -> None:
+    """Refuses to hide an answer among fewer clients than the client's owner wants."""
+    if len(set(clients)) < request.site.fewest:
+        raise Refused(
+            f"it hides its answer among {request.site.fewest} clients at least, by its policy, and "
+            f"was asked to do so among {len(set(clients))}"
+        )
 
 
 def _check_keys(request: Request, memory: State, keys: Mapping[str, Tensor], clients: int) -> None:
@@ -128,6 +138,7 @@ def ready(needed: Needed, request: Request, among: Sequence[str]) -> None:
         raise Refused("it was asked to mask its answer among clients whose keys it does not have")
     if len(set(among)) < needed(len(memory["clients"])):
         raise Refused(f"it was asked to mask its answer among only {len(set(among))} clients")
+    _check_number(request, among)
 
 
 def hidden(

@@ -102,7 +102,10 @@ def _find(kind: str, word: str, valid: Sequence[str]) -> str:
     if key in by_key:
         return by_key[key]
     closest = by_key[get_close_matches(key, by_key, n=1, cutoff=0.0)[0]]
-    raise UsageError(f"this comparison has no {kind} `{word}`; did you mean `{closest}`?")
+    choices = ", ".join(sorted({*valid} - {EACH_OTHER}))
+    raise UsageError(
+        f"this comparison has no {kind} `{word}`; did you mean `{closest}`? (there are: {choices})"
+    )
 
 
 def _same(word: str, name: str) -> bool:

@@ -234,15 +234,6 @@ class Federation:
             rounds=rounds,
         )
 
-    @property
-    def server_inputs(self) -> Tensor:
-        """The inputs of the server's examples.
-
-        Raises:
-            UsageError: If the server has no data.
-        """
-        return self._public.inputs
-
     @cached_property
     def _public(self) -> Examples:
         if self.server_data is None:

@@ -64,7 +64,7 @@ def synthetic_background(apply: Apply, scan: Scan, views: int) -> Background:
     height, width = scan.size
     size = (height, width) if min(height, width) >= 16 else (16, 16)
     people = synthetic_signatures(_SEED, users=PEOPLE, genuine=EACH, forged=0, size=size)
-    images = people.examples.inputs[:, 0].numpy()
+    images = people.examples.tensor[:, 0].numpy()
     if scan.cleaned:
         images = np.stack([preprocess(PAPER - image, scan.size) for image in images])
     inputs = ink(torch.from_numpy(np.ascontiguousarray(images))[:, None])

@@ -121,7 +121,7 @@ def _signatures(
     if not len(examples):
         empty = np.empty(0)
         return Signatures(np.empty((0, 0)), empty.astype(np.int64), empty.astype(bool)), empty
-    features, logits = features_and_logits(apply, examples.inputs, views, detector)
+    features, logits = features_and_logits(apply, examples.tensor, views, detector)
     users = claimed_user(examples.targets["identify"]).numpy()
     return Signatures(features, users, examples.targets["detect"].bool().numpy()), logits
 

@@ -116,7 +116,7 @@ def print_trials(apply: Apply, examples: Examples, place: int) -> dict[str, Tria
 def _impressions(examples: Examples) -> tuple[Tensor, NDArray[np.int64]]:
     """Every image once, and its finger."""
     once: dict[tuple[int, bytes], Tensor] = {}
-    for pair, finger in zip(examples.inputs, examples.targets["verify"].tolist(), strict=True):
+    for pair, finger in zip(examples.tensor, examples.targets["verify"].tolist(), strict=True):
         for image in pair:
             once.setdefault((finger, image.contiguous().numpy().tobytes()), image)
     images = torch.stack(list(once.values())) if once else torch.empty(0)

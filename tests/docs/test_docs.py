@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 import typer
+from PIL import Image
 from tests.docs.pages import PAGES, ROOT, Page, page, quoted, tables
 from tests.helpers import (
     assert_same,
@@ -40,6 +41,7 @@ from consort.core.registry import load_object
 from consort.core.row import Row
 from consort.data.dataset import Dataset
 from consort.data.partition import Cut
+from consort.domains.fingerprints.synthetic.prints import synthetic_fingerprints
 from consort.domains.signatures.scan import Scan
 from consort.domains.signatures.unseen import Unseen
 from consort.domains.signatures.writer_dependent import Signatures, WriterDependent
@@ -385,10 +387,16 @@ def test_the_example_of_using_a_model_works(desk, capsys):
     for name, sample in (("ada-1", "reference-1"), ("ada-2", "reference-2"),
                          ("ada-3", "reference-3"), ("cheque", "genuine-1")):  # fmt: skip
         (samples.folder / f"{sample}.png").rename(f"{name}.png")
+    thumb = synthetic_fingerprints(7, fingers=1, impressions=3, size=48).examples.inputs[:, :, 0]
+    for name, print_ in (("thumb-1", thumb[0, 0]), ("thumb-2", thumb[0, 1]),
+                         ("reader", thumb[1, 1])):  # fmt: skip
+        Image.fromarray(print_.contiguous().numpy()).save(f"{name}.png")
     perform(use)
     printed = capsys.readouterr().out
     assert "largest difference from the model in the run: " in printed
-    assert printed.splitlines()[-1].startswith(("accepted: cheque.png", "rejected: cheque.png"))
+    assert "accepted: cheque.png" in printed or "rejected: cheque.png" in printed
+    assert "accepted: reader.png as ada-thumb" in printed or "rejected: reader.png" in printed
+    assert "thresholds from development data (counters/fedmh/seed-0/scores/client-1/" in printed
     ((program, output),) = (
         (one.text, other.text)
         for one, other in pairwise(use.blocks)

@@ -571,7 +571,8 @@ def test_another_recipe_in_the_same_folder(tmp_path: Path, out: Path):
     folder = out / "fedavg" / "seed-0"
     before = measured(folder)
     line = refused("run", recipe, "--out", out, "--set", "local.lr=0.2")
-    assert f"{folder} holds a run with another recipe: choose another --out" in line
+    told = "holds a run with another recipe (recipe.local.lr: 0.1, now 0.2): choose another --out"
+    assert f"{folder} {told}" in line
     assert measured(folder) == before
 
 

@@ -111,3 +111,10 @@ def test_data_that_do_not_fit_the_models_are_refused(tmp_path):
     clients = replace(tiny_federation(2), server_data=Examples(torch.zeros(5, 3), {}))
     with pytest.raises(UsageError, match=r"inputs of shape 3 .*, but the model of client c0"):
         play(FedDF(LOCAL), clients, tmp_path)
+
+
+def test_a_run_does_not_go_on_with_other_data_of_the_server(tmp_path):
+    play(FedDF(LOCAL, server_steps=2), federation(), tmp_path)
+    other = replace(three_clients(), server_data=Examples(PUBLIC + 1, {}))
+    with pytest.raises(UsageError, match=r"another recipe\.server"):
+        play(FedDF(LOCAL, server_steps=2), other, tmp_path, rounds=2)

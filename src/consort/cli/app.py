@@ -14,6 +14,7 @@ from consort.cli import (  # noqa: F401
     cleaning,
     federation,
     inspecting,
+    metrics,
     running,
     site_by_hand,
     site_keys,
@@ -70,6 +71,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     use.export,
     use.enroll,
     use.verify,
+    metrics.metrics,
 )
 for _command in _COMMANDS:
     app.command(_command.__name__.rstrip("_"))(_command)

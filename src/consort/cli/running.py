@@ -94,6 +94,12 @@ def compare(
             help="Also add a row for each run to a CSV file in this folder.", metavar="DIR"
         ),
     ] = None,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores", help="Also write the scores of verification, for consort metrics and Bob."
+        ),
+    ] = False,
     workers: Workers = 1,
     engine: Engine = None,
     address: Address = None,
@@ -132,6 +138,11 @@ def compare(
 
         for run in ready_runs(loaded, planned, data, choice, watch):
             run.go()
+    if scores:
+        from consort.use.scores import write_scores
+
+        for folder in folders:
+            write_scores(folder)
     if record:
         recording.record(record, path, scale, folders)
     verdicts = judge(loaded.claims, list(loaded.algorithms), folders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,21 @@ import typer
 from consort.cli.options import Json, Quiet
 
 Client = Annotated[str | None, typer.Option(help="The client whose model is used.", metavar="NAME")]
+
+
+class Method(StrEnum):
+    """How signatures are scored."""
+
+    cosine = "cosine"
+    svm = "svm"
+    fused = "fused"
+
+
+_ERRORS = {
+    "genuine": "genuine ones rejected",
+    "skilled": "skilled forgeries accepted",
+    "random": "those of others accepted",
+}
 
 
 def export(
@@ -57,14 +73,17 @@ def enroll(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="The folder of a run, or an exported model.")
     ],
-    user: Annotated[str, typer.Option(help="The user who wrote the signatures.", metavar="ID")],
+    user: Annotated[str, typer.Option(help="The user to enroll.", metavar="ID")],
     out: Annotated[Path, typer.Option(help="Template file to write.", metavar="FILE")],
     more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PICTURE]...", help="More genuine signatures.")
+        list[Path] | None, typer.Argument(metavar="[PICTURE]...", help="More genuine pictures.")
     ] = None,
     references: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PICTURE...", help="One to twelve images of genuine signatures."),
+        typer.Option(
+            metavar="PICTURE...",
+            help="One to twelve images of genuine signatures or of one finger.",
+        ),
     ] = None,
     client: Client = None,
     far: Annotated[
@@ -75,28 +94,47 @@ def enroll(
             help="Largest share of forgeries to accept; default: the equal error rate.",
         ),
     ] = None,
+    method: Annotated[
+        Method | None,
+        typer.Option(help="How signatures are scored; default: what was best in validation."),
+    ] = None,
+    known: Annotated[
+        bool, typer.Option("--known", help="The client trained with signatures of this user.")
+    ] = False,
+    duplicate: Annotated[
+        bool,
+        typer.Option(
+            "--duplicate", help="Enroll even if a template beside it accepts all references."
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Create the template of a user from a few genuine signatures."""
+    """Create the template of a user from a few genuine signatures or fingerprints."""
     from consort.use.persons import enroll as enroll_person
 
     pictures = [*(references or []), *(more or [])]
-    found = enroll_person(model, client, user, pictures, out, far).metadata
+    scoring = method.value if method else None
+    found = enroll_person(
+        model, client, user, pictures, out, far, scoring, known, duplicate
+    ).metadata
     if json:
         _print_json(
             file=str(out),
             user=user,
+            method=found.method,
             threshold=found.threshold,
-            far=found.far,
-            frr=found.frr,
+            rates=found.rates,
+            origin=found.origin,
         )
     elif not quiet:
-        typer.echo(f"{out}: {user}, {len(pictures)} references, threshold {found.threshold:.4f}")
         typer.echo(
-            f"on the client's validation data, this threshold accepts {found.far:.1%} of the "
-            f"forgeries and rejects {found.frr:.1%} of the genuine signatures"
+            f"{out}: {user}, {len(pictures)} references, {found.method}, "
+            f"threshold {found.threshold:.4f}"
         )
+        typer.echo(f"errors of this threshold on {found.origin} (95 % interval):")
+        for kind, (value, low, high) in found.rates.items():
+            typer.echo(f"  {_ERRORS[kind]}: {value:.1%} ({low:.1%} to {high:.1%})")
 
 
 def verify(
@@ -104,7 +142,7 @@ def verify(
         Path, typer.Argument(metavar="TEMPLATE", help="Template written by consort enroll.")
     ],
     query: Annotated[
-        Path, typer.Argument(metavar="PICTURE", help="Image of the signature to verify.")
+        Path, typer.Argument(metavar="PICTURE", help="Image of the signature or fingerprint.")
     ],
     model: Annotated[
         Path | None, typer.Option(help="The model file, if it was moved.", metavar="FILE")
@@ -112,7 +150,7 @@ def verify(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Accept or reject a signature.
+    """Accept or reject a signature or a fingerprint.
 
     The exit code is 0 if it is accepted, 1 if it is rejected, and 2 if this cannot be decided.
     """

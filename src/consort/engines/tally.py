@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from consort.core.limits import LARGEST
 from consort.core.messages import Call, Reply
 from consort.engines.middleware import Absent, NotReached, Wrapper
 from consort.errors import ClientFailed, Failure
@@ -13,7 +14,12 @@ _SHOWN = 3
 """Clients whose reasons a sentence gives."""
 _LENGTH = 200
 """Characters of a reason that a sentence gives."""
-_DIVERGED = ("holds NaN or infinite values", "holds values beyond", "the training loss became")
+_DIVERGED = (
+    "holds NaN or infinite values",
+    "holds values beyond",
+    f"to {LARGEST:g}",
+    "the training loss became",
+)
 """What errors of a model that has diverged say."""
 
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 from functools import partial
 from statistics import NormalDist, fmean
 
-from consort.report.drawing import GREY, Trace, figure
+from consort.metrics.biometric import ErrorCurve
+from consort.report.drawing import GREY, Trace, colour, figure
 from consort.report.html import Cell, Columns, Figure, Html, grid, join, label, plot, table
 from consort.report.numbers import score, summary, words
 from consort.report.run_set import RunSet
@@ -80,6 +81,23 @@ def det_curves(run_set: RunSet, split: str) -> Figure:
         curves = [c for run in runs for c in run.graph(TASK, CURVE, split).values() if c]
         if curves:
             traces.append(_line(algorithm, run_set.colours[algorithm], _mean_curve(curves)))
+    return _det_plot(traces, "forgeries accepted (FAR)", "genuine signatures rejected (FRR)")
+
+
+def det_plot(curves: Mapping[str, ErrorCurve]) -> Figure:
+    """DET curves on axes of normal deviates (Martin et al. 1997).
+
+    Args:
+        curves: The error rates at every threshold, by the name of the curve.
+    """
+    traces = [_diagonal()]
+    for number, (name, curve) in enumerate(curves.items()):
+        points = dict(zip(curve.far.tolist(), curve.frr.tolist(), strict=True))
+        traces.append(_line(name, colour(number), points) | {"mode": "lines"})
+    return _det_plot(traces, "false match rate (FMR)", "false non-match rate (FNMR)")
+
+
+def _det_plot(traces: list[Trace], x: str, y: str) -> Figure:
     ticks = {
         "tickvals": [_deviate(rate) for rate in _TICKS],
         "ticktext": [f"{100 * rate:g} %" for rate in _TICKS],
@@ -88,8 +106,8 @@ def det_curves(run_set: RunSet, split: str) -> Figure:
     bounds = {"range": [_deviate(_LEAST), _deviate(0.55)]}
     return figure(
         traces,
-        "forgeries accepted (FAR)",
-        "genuine signatures rejected (FRR)",
+        x,
+        y,
         height=420,
         xaxis=ticks | bounds,
         yaxis=ticks | {"range": [_deviate(_LEAST), _deviate(1.0) + 0.1]},

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PYTHON = "python"
 """The value of `made` in `run.json`, if objects in Python made the run and not a recipe."""
 
-_UNREAD, _DIGEST = "unread", "digest"
+_UNREAD, _CONTENT = "unread", "content"
 _DECIDES = ("algorithm", "kind", "seed", "recipe", "partition")
 
 
@@ -135,7 +135,7 @@ def describe(run: Run) -> dict[str, Any]:
         for part in _parts_to_digest(client, data):
             digest.update(part)
             own.update(part)
-        clients[client] = _client(federation, client, data) | {_DIGEST: own.hexdigest()}
+        clients[client] = _client(federation, client, data) | {_CONTENT: own.hexdigest()}
     return {
         "format": FORMAT,
         "made": PYTHON,
@@ -177,7 +177,8 @@ def _same_as_far_as_read(before: Mapping[str, Any], now: Mapping[str, Any]) -> b
     """Whether all clients have the data they had, except where these cannot be or were not read."""
     unread = {c for about in (before, now) for c in about if _UNREAD in about[c]}
     return before.keys() == now.keys() and all(
-        _DIGEST in before[c] and before[c][_DIGEST] == now[c][_DIGEST] for c in now.keys() - unread
+        _CONTENT in before[c] and before[c][_CONTENT] == now[c][_CONTENT]
+        for c in now.keys() - unread
     )
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from consort.data.examples import Examples
+from consort.data.examples import Examples, Splits
+from consort.domains.fingerprints.scan import PrintScan
+from consort.domains.signatures.enrolment import VIEWS
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, UsageError
 from consort.experiment.trained import TrainedModel, trained_model
 from consort.models.combined import Encoders
 from consort.run.run import Run
 from consort.training.scoring import BATCH
-from consort.use.calibration import calibration_scores
+from consort.use.background import synthetic_background
+from consort.use.calibration import SVM, best_method, calibration_scores, error_rate, trials_with
 from consort.use.formats import (
     STATE,
     Apply,
@@ -26,8 +29,9 @@ from consort.use.formats import (
     write_model,
     write_state,
 )
-from consort.use.metadata import ModelMetadata
+from consort.use.metadata import ModelMetadata, scan_of
 from consort.use.preprocessing import preprocessing_of
+from consort.use.prints import DISTANCE, print_trials
 
 LARGEST_DIFFERENCE = 1e-4
 
@@ -104,7 +108,7 @@ def _batch_of_two(inputs: Tensor) -> Tensor:
 
 def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> ModelMetadata:
     about = trained.about["clients"][trained.client]
-    scan = about["scan"] if {"identify", "detect"} <= set(outputs.tasks) else None
+    scan = about["scan"] and scan_of(about["scan"])
     return ModelMetadata(
         client=trained.client,
         algorithm=trained.about["algorithm"],
@@ -115,10 +119,41 @@ def _metadata(trained: TrainedModel, outputs: Outputs, example: Tensor) -> Model
         shape=tuple(example.shape),
         dtype=str(example.dtype).removeprefix("torch."),
         tasks=outputs.tasks,
-        scan=scan and Scan.of(scan),
-        calibration=calibration_scores(trained.model, trained.data) if scan else None,
         preprocessing=preprocessing_of(trained.seat) if trained.seat else None,
+        **_calibrated(outputs, scan, trained.data),
     )
+
+
+def _calibrated(outputs: Outputs, scan: Scan | PrintScan | None, data: Splits) -> dict[str, Any]:
+    """What enrolling needs; nothing for a model that verifies neither signatures nor prints."""
+    if isinstance(scan, PrintScan) and "verify" in outputs.tasks:
+        place = 1 + outputs.tasks.index("verify")
+        calibration = print_trials(outputs, data.validation, place)
+        return {"scan": scan, "calibration": {DISTANCE: calibration}}
+    if isinstance(scan, Scan) and {"identify", "detect"} <= set(outputs.tasks):
+        return _calibrated_signatures(outputs, scan, data)
+    return {}
+
+
+def _calibrated_signatures(outputs: Outputs, scan: Scan, data: Splits) -> dict[str, Any]:
+    """Views are averaged if that is better on validation data."""
+    found = []
+    for views in (1, VIEWS):
+        background = synthetic_background(outputs, scan, views)
+        calibration, fusion = calibration_scores(
+            outputs, data, background.features, views, 1 + outputs.tasks.index("detect")
+        )
+        counts = [int(count) for count in calibration[SVM]]
+        rate = (
+            error_rate(
+                trials_with(calibration, best_method(calibration, max(counts), False), max(counts))
+            )
+            if counts
+            else 1.0
+        )
+        table = {"views": views, "background": background, "calibration": calibration}
+        found.append((rate, views, table | {"scan": scan, "fusion": fusion}))
+    return min(found, key=lambda one: one[:2])[2]
 
 
 @torch.inference_mode()

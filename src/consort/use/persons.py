@@ -1,4 +1,4 @@
-"""Enrols users with a few genuine signatures, and verifies further signatures."""
+"""Enrols users with a few genuine signatures or fingerprints, and verifies further ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from consort.core.registry import did_you_mean
-from consort.domains.signatures.dataset import ink
+from consort.domains.fingerprints.scan import PrintScan
+from consort.domains.signatures.enrolment import machine
 from consort.domains.signatures.writer_dependent import Features
 from consort.errors import Failure, UsageError
 from consort.experiment.opening import open_run
-from consort.use.calibration import MOST_REFERENCES, similarity, threshold
+from consort.use.calibration import (
+    FUSED,
+    MOST_REFERENCES,
+    SVM,
+    best_method,
+    similarity,
+    threshold,
+    trials_with,
+)
 from consort.use.export import export
 from consort.use.formats import LoadedModel, read_model
+from consort.use.prints import DISTANCE, closeness
+from consort.use.reading import Sample, read_sample
 from consort.use.template import Template, TemplateMetadata
 
 
@@ -43,6 +53,9 @@ def enroll(
     references: Sequence[Path],
     out: Path,
     far: float | None = None,
+    method: str | None = None,
+    known: bool = False,
+    duplicate: bool = False,
 ) -> Template:
     """Creates the template of a user.
 
@@ -50,15 +63,20 @@ def enroll(
         source: The folder of a run, or a model file.
         client: The client whose model is used; needed for a run.
         user: The name of the user.
-        references: Images of genuine signatures.
+        references: Images of genuine signatures, or impressions of one finger.
         out: The template file to write.
         far: The largest share of forgeries to accept; `None` chooses the equal error rate.
+        method: How signatures are scored; by default what was best on validation data.
+        known: Whether the client trained with this user: only then is the detection head
+            considered by default.
+        duplicate: Whether the same person may already have a template under another name.
 
     Returns:
         The template.
 
     Raises:
-        UsageError: If the model, the client or an image cannot be used.
+        UsageError: If the model, the client or an image cannot be used, or a template beside `out`
+            is of the same person under another name.
         Failure: If the client has too few signatures to choose a threshold.
     """
     if not 1 <= len(references) <= MOST_REFERENCES:
@@ -67,24 +85,41 @@ def enroll(
     model = read_model(file)
     if client not in (None, model.metadata.client):
         raise UsageError(f"{source} is the model of {model.metadata.client}, not of {client}")
-    features = np.concatenate([features_of(model, file, picture) for picture in references])
+    found, about = [read_sample(model, file, picture) for picture in references], model.metadata
+    if not duplicate:
+        _refuse_duplicates(model, digest(file), user, out, found)
+    prints = isinstance(about.scan, PrintScan)
+    if prints and method is not None:
+        raise UsageError(f"{source} is a model of fingerprints: --method is for signatures")
+    if method == FUSED and about.fusion is None:
+        raise UsageError(
+            f"{source} has no fused score, because {about.client} has no forgeries for validation: "
+            "choose --method svm or cosine"
+        )
+    trials = about.calibration or {}
     try:
-        lowest, errors = threshold(model.metadata.calibration or {}, len(references), far)
+        method = DISTANCE if prints else method or best_method(trials, len(references), known)
+        chosen = threshold(trials_with(trials, method, len(references)), far)
     except Failure as error:
         raise Failure(f"{source}: {error}") from error
     where = os.path.relpath(file.resolve(), out.resolve().parent)
-    metadata = TemplateMetadata(user, lowest, errors.far, errors.frr, where, digest(file))
-    template = Template(metadata, features)
+    rates = {kind: [rate.value, rate.low, rate.high] for kind, rate in chosen.rates.items()}
+    whose = "other fingers than it trained with" if prints else "users whom it trained with"
+    origin = f"validation data of {about.client} ({about.data}), {whose}"
+    features = np.concatenate([sample.features for sample in found])
+    metadata = TemplateMetadata(user, method, chosen.threshold, rates, origin, where, digest(file))
+    own = machine(features, _background(model)) if method in (SVM, FUSED) else None
+    template = Template(metadata, features, own)
     template.save(out)
     return template
 
 
 def verify(path: Path, query: Path, file: Path | None = None) -> Decision:
-    """Compares a signature with a template, using the model of the template.
+    """Compares a signature or fingerprint with a template, using the model of the template.
 
     Args:
         path: The template file.
-        query: An image of the signature.
+        query: An image of the signature or fingerprint.
         file: The model file, if it is not where the template says.
 
     Returns:
@@ -102,10 +137,66 @@ def verify(path: Path, query: Path, file: Path | None = None) -> Decision:
         raise UsageError(
             f"{path} was created with another model than {file}: enroll the user again"
         )
-    found = features_of(read_model(file), file, query)
-    return Decision(
-        metadata.user, float(similarity(template.references, found)[0]), metadata.threshold
-    )
+    score = score_of(template, read_model(file), file, query)
+    return Decision(metadata.user, score, metadata.threshold)
+
+
+def score_of(template: Template, model: LoadedModel, file: Path, query: Path) -> float:
+    """Scores a signature or fingerprint with a model that is already loaded.
+
+    Args:
+        template: The template of the claimed user.
+        model: The model of the template.
+        file: The file it was read from, for error messages.
+        query: An image of the signature or fingerprint.
+
+    Raises:
+        UsageError: If the image cannot be used.
+    """
+    sample = read_sample(model, file, query)
+    score, lowest = _score(template, model, sample), template.metadata.threshold
+    if sample.inverted is not None and score < lowest:
+        upside_down = closeness(template.references, sample.inverted)[0]
+        if upside_down >= lowest:
+            raise UsageError(f"{query} seems to be upside down: turn the picture and try again")
+    return score
+
+
+def _score(template: Template, model: LoadedModel, sample: Sample) -> float:
+    if sample.turned is not None:
+        return float(closeness(template.references, sample.turned)[0])
+    if template.machine is None:
+        return float(similarity(template.references, sample.features)[0])
+    scores = template.machine.scores(template.references, _background(model), sample.features)
+    if template.metadata.method == FUSED and model.metadata.fusion:
+        own, other = model.metadata.fusion
+        scores = own * scores + other * sample.logit
+    return float(scores[0])
+
+
+def _refuse_duplicates(
+    model: LoadedModel, model_digest: str, user: str, out: Path, found: Sequence[Sample]
+) -> None:
+    """Looks for a template beside the new one that accepts all references of another name."""
+    for path in sorted(out.parent.glob(f"*{out.suffix}")) if out.suffix else ():
+        try:
+            template = Template.load(path)
+        except UsageError:
+            continue
+        about = template.metadata
+        if path.name == out.name or about.user == user or about.digest != model_digest:
+            continue
+        if all(_score(template, model, sample) >= about.threshold for sample in found):
+            raise UsageError(
+                f"{path} is of {about.user}, but accepts all references of {user}: if these are "
+                "two people, repeat this with --duplicate"
+            )
+
+
+def _background(model: LoadedModel) -> Features:
+    if model.metadata.background is None:
+        raise Failure("the model file has no background set: export the model again")
+    return model.metadata.background.features
 
 
 def model_file(source: Path, client: str | None) -> Path:
@@ -128,32 +219,6 @@ def model_file(source: Path, client: str | None) -> Path:
     if not path.is_file():
         export(source, client, path)
     return path
-
-
-@torch.inference_mode()
-def features_of(model: LoadedModel, file: Path, picture: Path) -> Features:
-    """The features of a signature, as one row.
-
-    Args:
-        model: The model.
-        file: The file it was read from, for error messages.
-        picture: An image of the signature.
-
-    Raises:
-        UsageError: If the model is not for signatures, or the image cannot be used.
-    """
-    if model.metadata.scan is None:
-        raise UsageError(
-            f"{file} is not a signature model: it was trained on {model.metadata.data}"
-        )
-    image = model.metadata.scan.read(picture)
-    if not image.any():
-        raise UsageError(f"{picture} contains no signature: the page is empty")
-    features, *_ = model.apply(ink(torch.from_numpy(image[None, None].copy())))
-    found: Features = features.numpy()
-    if not np.isfinite(found).all():
-        raise UsageError(f"{file}: the model's features of {picture} are not finite")
-    return found
 
 
 def digest(file: Path) -> str:

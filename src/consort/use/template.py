@@ -5,29 +5,34 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
 
 from consort.core.files import write_file
+from consort.domains.signatures.enrolment import Machine
 from consort.domains.signatures.writer_dependent import Features
 from consort.errors import UsageError
 from consort.use.metadata import KEY
 
-_REFERENCES = "references"
+_REFERENCES, _SCALE, _WEIGHTS, _CONSTANTS = "references", "scale", "weights", "constants"
 
 
 @dataclass(frozen=True)
 class TemplateMetadata:
-    """Everything in a template except the features."""
+    """Everything in a template except the numbers."""
 
     user: str
+    method: str
+    """How signatures are scored: `cosine`, `svm` or `fused`."""
     threshold: float
-    far: float
-    """The share of calibration forgeries that the threshold accepts."""
-    frr: float
-    """The share of genuine calibration signatures that it rejects."""
+    rates: dict[str, list[float]]
+    """Error rates on the calibration signatures, each with the ends of its 95 % interval."""
+    origin: str
+    """Where the threshold comes from."""
     model: str
     """The path of the model file, relative to the template's folder."""
     digest: str
@@ -40,12 +45,22 @@ class Template:
 
     metadata: TemplateMetadata
     references: Features
+    machine: Machine | None = None
+    """The user's classifier, for the methods `svm` and `fused`."""
 
     def save(self, path: Path) -> None:
         """Writes a safetensors file, which contains numbers and text but no code."""
         text = {KEY: json.dumps(asdict(self.metadata))}
-        references = {_REFERENCES: np.ascontiguousarray(self.references, dtype=np.float32)}
-        write_file(path, safetensors.numpy.save(references, metadata=text))
+        numbers: dict[str, NDArray[Any]] = {
+            _REFERENCES: np.ascontiguousarray(self.references, dtype=np.float32)
+        }
+        if self.machine:
+            numbers |= {
+                _SCALE: self.machine.scale,
+                _WEIGHTS: self.machine.weights,
+                _CONSTANTS: np.array([self.machine.bias, self.machine.gamma]),
+            }
+        write_file(path, safetensors.numpy.save(numbers, metadata=text))
 
     @classmethod
     def load(cls, path: Path) -> Template:
@@ -62,9 +77,13 @@ class Template:
                 metadata = TemplateMetadata(
                     **{field.name: table[field.name] for field in fields(TemplateMetadata)}
                 )
-                references = file.get_tensor(_REFERENCES)
+                machine = None
+                if _WEIGHTS in file.keys():  # noqa: SIM118 (it is not a mapping)
+                    bias, gamma = file.get_tensor(_CONSTANTS).tolist()
+                    scale, weights = file.get_tensor(_SCALE), file.get_tensor(_WEIGHTS)
+                    machine = Machine(scale, weights, bias, gamma)
+                return cls(metadata, file.get_tensor(_REFERENCES), machine)
         except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{path} is not a template: create one with `consort enroll`"
+                f"{path} is not a template of this version: create one with `consort enroll`"
             ) from error
-        return cls(metadata, references)

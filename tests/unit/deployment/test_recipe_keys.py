@@ -95,7 +95,7 @@ SIGNATURES = {"name": "synthetic_signatures", "users": 4, "size": [16, 24]}
 ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "schedule": (VECTORS, {
         "run": {"rounds": 3, "participation": 0.67, "evaluate_every": 2, "tuning_epochs": 1,
-                "tuning_choice": "best"},
+                "tuning_choice": "best", "selection": {"name": "oort", "exploration": 0.5}},
         "average_rounds": 2,
     }),
     "losses": (VECTORS, {
@@ -143,6 +143,7 @@ ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "data": ({"data": VECTORS}, r"\[data\] belong into the client.toml"),
     "groups": ({"groups": [{"name": "a", "count": 3}], "clients": None}, r"\[\[groups\]\] are"),
+    "server.data": ({"server": {"data": VECTORS}}, r"\[server.data\] works in simulations only"),
     "model.*": ({"model": [{"name": "mlp"}, {"name": "mlp"}]}, "model is a list"),
     "obfuscation.*": ({"obfuscation": [{}, {}]}, "obfuscation is a list"),
     "partition.by": ({"partition": {"by": "dirichlet"}}, 'partition.by = "dirichlet" divides'),
@@ -155,6 +156,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
 WITH = {
     "groups": "groups.*.",
     "attack": "attack.",
+    "server.data": "server.examples",
     "partition.by": ("partition.alpha", "partition.balanced", "partition.classes_per_client"),
 }
 """What is refused together with a key that is refused."""

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from consort.data.dataset import Dataset
+from consort.data.dataset import Dataset, Reader
 from consort.data.examples import Examples
 from consort.domains.fingerprints.task import Verification
 
@@ -16,7 +16,11 @@ Numbers = NDArray[np.int64]
 
 
 def fingerprint_dataset(
-    name: str, pairs: Images, fingers: Numbers, sensors: Numbers | None = None
+    name: str,
+    pairs: Images,
+    fingers: Numbers,
+    sensors: Numbers | None = None,
+    reader: Reader | None = None,
 ) -> Dataset:
     """A data set of pairs of fingerprints with the task `verify`: do two prints show one finger?
 
@@ -27,6 +31,7 @@ def fingerprint_dataset(
         pairs: Two images of the same finger each, pairs x 2 x height x width.
         fingers: The finger of each pair.
         sensors: The sensor of each pair, if there are several.
+        reader: How further prints are read from files.
 
     Returns:
         The data set; its domains are the sensors.
@@ -42,6 +47,7 @@ def fingerprint_dataset(
         domains=sensors,
         units=fingers,
         prepare=grey,
+        reader=reader,
     )
 
 

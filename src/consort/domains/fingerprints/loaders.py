@@ -28,6 +28,7 @@ from consort.domains.fingerprints.dataset import Images, Numbers, fingerprint_da
 from consort.domains.fingerprints.layout import Impression, Layout, find
 from consort.domains.fingerprints.pairs import Pairing, paired, spread
 from consort.domains.fingerprints.scaling import squared, without_frame
+from consort.domains.fingerprints.scan import PrintScan
 from consort.errors import UsageError
 
 Size = Annotated[int, Field(ge=16)]
@@ -175,7 +176,10 @@ def _dataset(
     pairs, owners = paired(
         name, _read(impressions, size, zoom, framed), fingers, pairing, per_finger, seed
     )
-    return fingerprint_dataset(name, pairs, owners, sensors[owners] if sensors.any() else None)
+    scan = PrintScan(size, zoom, _FRAME if framed else (0, 0, 0, 0))
+    return fingerprint_dataset(
+        name, pairs, owners, sensors[owners] if sensors.any() else None, scan
+    )
 
 
 def _altered(
@@ -197,7 +201,8 @@ def _altered(
     whole = dict(zip(found, _read(real, size, zoom, framed=True), strict=True))
     originals = np.stack([whole[copy.finger] for copy in chosen])
     pairs = np.stack([originals, _read(chosen, size, zoom, framed=True)], axis=1)
-    return fingerprint_dataset("socofing", pairs, _numbers(chosen)[0])
+    scan = PrintScan(size, zoom, _FRAME)
+    return fingerprint_dataset("socofing", pairs, _numbers(chosen)[0], reader=scan)
 
 
 def _numbers(impressions: Sequence[Impression]) -> tuple[Numbers, Numbers]:

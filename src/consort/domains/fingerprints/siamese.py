@@ -58,4 +58,4 @@ class Siamese(nn.Module):
     def forward(self, pairs: Tensor) -> Tensor:
         """The features of a batch of `pairs`."""
         maps: Tensor = self.convolutions(pairs.flatten(0, 1))
-        return maps.mean((2, 3)).view(len(pairs), self.width)
+        return maps.mean((2, 3)).view(-1, self.width)  # for any number of pairs, once traced

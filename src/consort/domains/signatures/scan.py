@@ -51,7 +51,17 @@ class Scan:
         Raises:
             Failure: If the file cannot be read as an image.
         """
-        page = read_page(path)
+        return self.prepared(read_page(path))
+
+    def prepared(self, page: Grey) -> Grey:
+        """Prepares a page that is already read.
+
+        Args:
+            page: Grey levels of the page.
+
+        Returns:
+            Bright ink on black; all zeros if the page is empty.
+        """
         if not self.cleaned:
             return fit(PAPER - page, self.size)
         return preprocess(page, self.size, self.canvas)

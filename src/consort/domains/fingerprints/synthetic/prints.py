@@ -11,6 +11,7 @@ from consort.core.randomness import derive
 from consort.data.dataset import Dataset
 from consort.domains.fingerprints.dataset import fingerprint_dataset
 from consort.domains.fingerprints.pairs import Pairing, paired
+from consort.domains.fingerprints.scan import PrintScan
 from consort.domains.fingerprints.synthetic.impressions import MARGIN, SENSORS, impression
 from consort.domains.fingerprints.synthetic.ridges import PERIOD, master_print
 
@@ -55,5 +56,9 @@ def synthetic_fingerprints(
         "synthetic_fingerprints", images.reshape(-1, size, size), numbers, pairs, per_finger, seed
     )
     return fingerprint_dataset(
-        "synthetic_fingerprints", both, owners, sensor[owners] if sensors > 1 else None
+        "synthetic_fingerprints",
+        both,
+        owners,
+        sensor[owners] if sensors > 1 else None,
+        PrintScan(size),
     )

@@ -1,4 +1,4 @@
-"""Notices a round in which no client gave an answer that can be used."""
+"""Notices that no client gives an answer that can be used."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Tally(Wrapper):
 
     ends: dict[str, ClientFailed | None] = field(default_factory=dict)
     """By client of this round its error, or None if it answered."""
+    failed: dict[str, ClientFailed] = field(default_factory=dict)
+    """By client its last error, since the last round with an answer."""
 
     def deliver(self, calls: Sequence[Call]) -> Iterator[Reply]:
         """Delivers `calls` and notes how those of training end."""
@@ -40,20 +42,27 @@ class Tally(Wrapper):
     def close_round(self, round_: int, population: int) -> None:
         """Ends a round: the next one begins with nothing noted.
 
-        Clients that are absent may be back in the next round, and so may the others of a
-        federation of which only one client was asked.
+        Clients that are absent may be back in the next round. Where few clients are asked in a
+        round, these may all be broken or malicious: only a majority of all clients ends a run.
 
         Args:
             round_: The number of the round.
             population: The number of clients of the federation.
 
         Raises:
-            Failure: The answers of all clients that were asked failed or were refused.
+            Failure: In one or several rounds, the answers of all clients that were asked failed or
+                were refused, and these are more than half of all clients.
         """
         ends, self.ends = self.ends, {}
-        errors = [error for error in ends.values() if error and not isinstance(error, Absent)]
-        if len(errors) == len(ends) and len(ends) >= min(2, population):
-            raise Failure(_sentence(round_, errors))
+        errors = {
+            client: error
+            for client, error in ends.items()
+            if error and not isinstance(error, Absent)
+        }
+        self.failed = self.failed | errors if len(errors) == len(ends) else {}
+        if len(self.failed) > population / 2:
+            failed, self.failed = self.failed, {}
+            raise Failure(_sentence(round_, list(failed.values())))
 
 
 def _sentence(round_: int, errors: Sequence[ClientFailed]) -> str:

@@ -34,7 +34,7 @@ _WRITTEN = (
 )  # fmt: skip
 
 
-class Comparison(NamedTuple):
+class ScoredProbe(NamedTuple):
     """One row of a score file."""
 
     reference: str
@@ -52,7 +52,7 @@ class Comparison(NamedTuple):
 class ScoreTable:
     """The comparisons of one or several files."""
 
-    rows: tuple[Comparison, ...]
+    rows: tuple[ScoredProbe, ...]
 
     @property
     def users(self) -> list[str]:
@@ -125,13 +125,13 @@ class _Columns(NamedTuple):
     scores: Scores
 
 
-def _kind(row: Comparison) -> str:
+def _kind(row: ScoredProbe) -> str:
     if row.attack:
         return SKILLED
     return "" if row.reference == row.probe else RANDOM
 
 
-def _read(path: Path) -> list[Comparison]:
+def _read(path: Path) -> list[ScoredProbe]:
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     try:
@@ -149,7 +149,7 @@ def _read(path: Path) -> list[Comparison]:
         raise UsageError(f"{path} is no score file: it is not text in UTF-8") from error
 
 
-def _comparison(path: Path, line: int, row: dict[str, str | None], key: str) -> Comparison:
+def _comparison(path: Path, line: int, row: dict[str, str | None], key: str) -> ScoredProbe:
     reference, probe, name, score = (row[column] for column in (_REFERENCE, _PROBE, key, _SCORE))
     try:
         value = float(score or "")
@@ -157,4 +157,4 @@ def _comparison(path: Path, line: int, row: dict[str, str | None], key: str) -> 
         value = math.nan
     if math.isnan(value) or not reference or not probe:
         raise UsageError(f"{path}, line {line}: a subject or the score is missing or no number")
-    return Comparison(reference, probe, name or "", row.get(_ATTACK) or "", value)
+    return ScoredProbe(reference, probe, name or "", row.get(_ATTACK) or "", value)

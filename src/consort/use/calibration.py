@@ -34,7 +34,7 @@ Calibration = Mapping[str, Mapping[str, Trials]]
 
 
 @dataclass(frozen=True)
-class Rate:
+class StatedRate:
     """A share of wrong decisions on validation data, with a 95 % interval."""
 
     value: float
@@ -50,7 +50,7 @@ class Chosen:
     """A threshold, and its error rates on the signatures by which it was chosen."""
 
     threshold: float
-    rates: dict[str, Rate]
+    rates: dict[str, StatedRate]
     """False rejections by `genuine`, false acceptances by kind of forgery."""
 
     @property
@@ -257,7 +257,7 @@ def threshold(trials: Mapping[str, Any], far: float | None) -> Chosen:
     return Chosen(chosen, rates)
 
 
-def _rate(rows: NDArray[np.float64], kind: str, at: float) -> Rate:
+def _rate(rows: NDArray[np.float64], kind: str, at: float) -> StatedRate:
     """The interval is the wider one at each end: exact, each signature once; or over users."""
     wrong = (rows[:, 1] >= at) == (kind != GENUINE)
     users = np.unique(rows[:, 0])
@@ -265,4 +265,4 @@ def _rate(rows: NDArray[np.float64], kind: str, at: float) -> Rate:
     totals = [int((rows[:, 0] == user).sum()) for user in users]
     exact = clopper_pearson(wrong.sum() / DRAWS, len(rows) / DRAWS)
     over = rate_over_users(counts, totals) or Interval(*exact)
-    return Rate(float(wrong.mean()), min(exact.low, over.low), max(exact.high, over.high))
+    return StatedRate(float(wrong.mean()), min(exact.low, over.low), max(exact.high, over.high))

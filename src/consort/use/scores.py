@@ -23,7 +23,7 @@ from consort.results.score_files import (
     DEVELOPMENT,
     EVALUATION,
     SKILLED,
-    Comparison,
+    ScoredProbe,
     ScoreTable,
 )
 from consort.training.scoring import BATCH
@@ -89,14 +89,14 @@ def _of_signatures(
     examples: Examples,
     name: str,
     protocol: WriterDependent,
-) -> Iterator[Comparison]:
+) -> Iterator[ScoredProbe]:
     known, tested = signatures_of(model, genuine_ones(data.train)), signatures_of(model, examples)
     return signature_rows(tested, known, protocol, derive(0, name))
 
 
 def signature_rows(
     tested: Signatures, known: Signatures | None, protocol: WriterDependent, seed: int
-) -> Iterator[Comparison]:
+) -> Iterator[ScoredProbe]:
     """The comparisons of one draw of the writer-dependent protocol.
 
     Args:
@@ -109,18 +109,18 @@ def signature_rows(
     for user, scores in protocol.scores(tested, known, np.random.default_rng(seed)).items():
         name = f"user-{user}"
         for number, score in enumerate(scores.genuine):
-            yield Comparison(name, name, f"{name}-genuine-{number}", "", float(score))
+            yield ScoredProbe(name, name, f"{name}-genuine-{number}", "", float(score))
         for number, score in enumerate(scores.skilled):
             key = f"{name}-forged-{number}"
-            yield Comparison(name, f"forger-of-{name}", key, SKILLED, float(score))
+            yield ScoredProbe(name, f"forger-of-{name}", key, SKILLED, float(score))
         others = ((o, n) for o in drawn.genuine if o != user for n in range(len(drawn.genuine[o])))
         for (other, number), score in zip(others, scores.random, strict=True):
             writer = f"user-{other}"
-            yield Comparison(name, writer, f"{writer}-genuine-{number}", "", float(score))
+            yield ScoredProbe(name, writer, f"{writer}-genuine-{number}", "", float(score))
 
 
 @torch.inference_mode()
-def _of_pairs(model: MultiTaskModel, examples: Examples) -> Iterator[Comparison]:
+def _of_pairs(model: MultiTaskModel, examples: Examples) -> Iterator[ScoredProbe]:
     model.eval()
     outputs = [model(batch.inputs)["verify"] for batch in examples.batches(BATCH)]
     if not outputs:
@@ -133,7 +133,7 @@ def _of_pairs(model: MultiTaskModel, examples: Examples) -> Iterator[Comparison]
     scores = -distance(left[pairs[0]], right[pairs[1]])
     return iter(
         [
-            Comparison(
+            ScoredProbe(
                 f"finger-{fingers[one]}", f"finger-{fingers[other]}", f"pair-{other}", "", score
             )
             for one, other, score in zip(

@@ -109,7 +109,8 @@ class Scripted:
 
 
 @pytest.mark.parametrize(("errors", "population", "ends"), [
-    ({"a": ClientFailed("a", "x"), "b": RefusedReply("b", "y")}, 5, True),
+    ({"a": ClientFailed("a", "x"), "b": RefusedReply("b", "y")}, 3, True),
+    ({"a": ClientFailed("a", "x"), "b": RefusedReply("b", "y")}, 4, False),  # no majority
     ({"a": ClientFailed("a", "x")}, 1, True),
     ({"a": ClientFailed("a", "x")}, 5, False),  # another one may be asked next time
     ({"a": ClientFailed("a", "x"), "b": Absent("b", "late")}, 2, False),  # it may be back
@@ -135,3 +136,18 @@ def test_a_long_reason_is_cut():
     with pytest.raises(Failure) as caught:
         tally.close_round(1, 1)
     assert len(str(caught.value)) < 400
+
+
+def test_several_rounds_without_an_answer_add_up_to_a_majority():
+    tally = Tally(Scripted({c: ClientFailed(c, "x") for c in "abc"} | {"d": None}))
+
+    def round_of(number, clients):
+        list(tally.deliver([Call(client, "train", number, 0, 0, {}) for client in clients]))
+        tally.close_round(number, population=5)
+
+    round_of(1, "ab")
+    round_of(2, "cd")  # one answer: those before are forgotten
+    round_of(3, "ab")
+    round_of(4, "ba")  # the same ones again
+    with pytest.raises(Failure, match=r"round 5: .*a: x; b: x; c: x"):
+        round_of(5, "c")

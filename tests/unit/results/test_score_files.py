@@ -7,13 +7,13 @@ import csv
 import pytest
 
 from consort.errors import UsageError
-from consort.results.score_files import Comparison, ScoreTable
+from consort.results.score_files import ScoredProbe, ScoreTable
 
 ROWS = (
-    Comparison("ada", "ada", "a,1", "", 0.1 + 0.2),
-    Comparison("ada", "bob", "b1", "", -1e-17),
-    Comparison("ada", "forger-of-ada", "f1", "skilled", 0.25),
-    Comparison("bob", "bob", "b1", "", 0.5),
+    ScoredProbe("ada", "ada", "a,1", "", 0.1 + 0.2),
+    ScoredProbe("ada", "bob", "b1", "", -1e-17),
+    ScoredProbe("ada", "forger-of-ada", "f1", "skilled", 0.25),
+    ScoredProbe("bob", "bob", "b1", "", 0.5),
 )
 
 

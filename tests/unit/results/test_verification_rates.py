@@ -7,7 +7,7 @@ import pytest
 
 from consort.metrics.biometric import equal_error_rate
 from consort.metrics.intervals import clopper_pearson
-from consort.results.score_files import Comparison, ScoreTable
+from consort.results.score_files import ScoredProbe, ScoreTable
 from consort.results.verification_rates import own_curve, rates_at_thresholds
 
 
@@ -17,9 +17,9 @@ def table(seed: int, users: int = 6, shift: float = 0.0) -> ScoreTable:
     for user in range(users):
         for number in range(10):
             genuine, skilled, random = generator.normal([3, 1, -1]) + shift
-            rows.append(Comparison(f"{user}", f"{user}", f"g{number}", "", genuine))
-            rows.append(Comparison(f"{user}", "forger", f"f{number}", "skilled", skilled))
-            rows.append(Comparison(f"{user}", "other", f"r{number}", "", random))
+            rows.append(ScoredProbe(f"{user}", f"{user}", f"g{number}", "", genuine))
+            rows.append(ScoredProbe(f"{user}", "forger", f"f{number}", "skilled", skilled))
+            rows.append(ScoredProbe(f"{user}", "other", f"r{number}", "", random))
     return ScoreTable(tuple(rows))
 
 

@@ -61,6 +61,8 @@ class MultiTaskModel(nn.Module):
         self.batchnorm: BatchNormPolicy = batchnorm
         self.channels_last = channels_last
         self.companion: MultiTaskModel | None = None
+        self.original_names: dict[str, str] = {}
+        """If this was a network before: how names begin here, and how they began there."""
         self._slots: dict[str, Tensor] | None = None
         self.paths = {
             task: (*([self.decoders[task]] if task in self.decoders else []), head)

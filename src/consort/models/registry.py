@@ -162,7 +162,9 @@ def _wrapped(
             with _seeded(seed, "head", name):
                 parts.heads[name] = task.head(parts.width)
         heads[name] = parts.heads[name]
-    return MultiTaskModel(parts.encoder, heads, None, batchnorm, parts.channels_last)
+    model = MultiTaskModel(parts.encoder, heads, None, batchnorm, parts.channels_last)
+    model.original_names = parts.names
+    return model
 
 
 def _places(spec: ModelSpec, tasks: Mapping[str, Task]) -> dict[str, str] | None:

@@ -39,6 +39,8 @@ class Wrapped:
     """The number of features that heads receive."""
     channels_last: bool
     """Whether the network computes with images whose channels are stored last."""
+    names: dict[str, str]
+    """How names of the model begin, and how the same names begin in the network."""
 
 
 class Trunk(nn.Module):
@@ -127,7 +129,11 @@ def wrap(
     width = features.shape[1]
     object.__setattr__(encoder, "width", width)  # as encoders of Consort say it
     found = {task: head.train() for task, head in fitted.items() if head is not None}
-    return Wrapped(encoder.train(), found, width, channels_last)
+    names = {"encoder." if plain else "encoder.network.": ""}
+    for task, head in found.items():
+        inside = "" if head is heads[task] else "0."  # behind it, outputs are flattened
+        names[f"heads.{task}.{inside}"] = f"{places[task]}." if places[task] else ""
+    return Wrapped(encoder.train(), found, width, channels_last, names)
 
 
 def _called(network: nn.Module, inputs: Inputs, named: bool) -> Any:

@@ -145,7 +145,7 @@ class Supervised:
             output: The outputs of the model.
             target: The targets of the same examples.
         """
-        return self._loss(output, target)
+        return self._loss(_one_number(output, target), target)
 
     def check(self, targets: Tensor) -> None:
         """Checks targets before anything is trained, as `base` does, or for cross entropy.
@@ -196,6 +196,7 @@ class SupervisedMeter:
 
     def update(self, output: Tensor, target: Tensor) -> None:
         """Adds a batch of `output` and `target`."""
+        output = _one_number(output, target)
         if self._base is not None:
             self._base.update(output, target)
         self._loss += float(self._loss_of(output, target)) * len(target)
@@ -227,6 +228,17 @@ class CalibratedMeter(SupervisedMeter):
         """Adopts what was determined on the data of the meter `validation`."""
         if isinstance(validation, SupervisedMeter) and validation._base is not None:
             self._base.calibrate(validation._base)  # type: ignore[union-attr]
+
+
+def _one_number(output: Tensor, target: Tensor) -> Tensor:
+    """Outputs of one column as one number per example, where targets are that: else they broadcast.
+
+    Args:
+        output: The outputs of the model.
+        target: The targets of the same examples.
+    """
+    column = output.ndim == 2 and output.shape[1] == 1 and target.ndim == 1
+    return output[:, 0] if column and target.is_floating_point() else output
 
 
 def _function(place: Loss | str) -> Loss:

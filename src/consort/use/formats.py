@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,6 +68,8 @@ def write_encoder(path: Path, encoder: nn.Module, metadata: ModelMetadata) -> No
 def write_state(path: Path, module: nn.Module, metadata: ModelMetadata) -> None:
     """Writes the `state_dict` of a module, with the names that PyTorch has for it.
 
+    A model that was made from a network has the names of that network.
+
     Args:
         path: The file to write.
         module: The module.
@@ -75,9 +77,17 @@ def write_state(path: Path, module: nn.Module, metadata: ModelMetadata) -> None:
     """
     from safetensors.torch import save
 
-    state = module.state_dict()
+    names = getattr(module, "original_names", {})
+    state = {_renamed(name, names): value for name, value in module.state_dict().items()}
     parameters = {name: value.contiguous().clone() for name, value in state.items()}
     write_file(path, save(parameters, {KEY: metadata.to_json()}))
+
+
+def _renamed(name: str, beginnings: Mapping[str, str]) -> str:
+    for here, there in beginnings.items():
+        if name.startswith(here):
+            return there + name.removeprefix(here)
+    return name
 
 
 def write_model(path: Path, outputs: Outputs, metadata: ModelMetadata, example: Tensor) -> None:

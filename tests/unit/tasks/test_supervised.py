@@ -184,3 +184,13 @@ def test_a_whole_federation_with_a_network_a_data_set_a_loss_and_a_metric_of_one
     run = Run(Federation({"a": member, "b": member}), FedAvg(LocalTraining(lr=0.1)), Schedule(20))
     values = [row.value for row in run.go() if row.metric == "mae" and row.split == "test"]
     assert values[-1] < 0.6 * values[0]
+
+
+def test_one_column_of_outputs_is_one_number_per_example():
+    """Otherwise every output would be compared with every target."""
+    output, target = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([1.0, 2.0, 3.0])
+    task = Supervised("mse_loss", metrics={"worst": lambda found, true: (found - true).abs().max()})
+    assert float(task.loss(output, target)) == pytest.approx(1 / 3)
+    meter = task.meter()
+    meter.update(output, target)
+    assert meter.compute() == {"loss": pytest.approx(1 / 3), "worst": 1.0}

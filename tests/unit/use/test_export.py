@@ -11,7 +11,20 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from tests.unit.cli.command import write_recipe
+from torch import nn
 
+from consort import (
+    Classification,
+    Examples,
+    Federation,
+    LocalTraining,
+    Member,
+    Run,
+    Schedule,
+    Splits,
+    Supervised,
+)
+from consort.algorithms.fedavg import FedAvg
 from consort.domains.scenes.models.pyramid import ConvPyramid
 from consort.domains.signatures.scan import Scan
 from consort.errors import Failure, Refused, UsageError
@@ -216,3 +229,45 @@ def test_a_model_from_elsewhere_says_nothing_about_itself(tmp_path):
         torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)), str(path))
     with pytest.raises(UsageError, match="its metadata cannot be read"):
         read_model(path)
+
+
+class Twofold(nn.Module):
+    """A network of a user, with the heads of two tasks inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(5, 4), nn.ReLU())
+        self.exits = nn.ModuleDict({"kind": nn.Linear(4, 3), "size": nn.Linear(4, 1)})
+
+    def forward(self, x):
+        z = self.body(x)
+        return {name: layer(z) for name, layer in self.exits.items()}
+
+
+class Plain(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize("network", [Twofold, Plain])
+def test_a_network_of_ones_own_gets_its_parameters_back(network, tmp_path):
+    x, kinds = torch.randn(30, 5), torch.arange(30) % 3
+    tasks = {"kind": Classification(3)}
+    targets = {"kind": kinds}
+    if network is Twofold:
+        tasks["size"] = Supervised("mse_loss", outputs=1)
+        targets["size"] = x[:, 0]
+    splits = Splits(*(Examples(x, targets).take(rows) for rows in torch.arange(30).chunk(3)))
+    clients = {name: Member.of(tasks, network, splits) for name in ("a", "b")}
+    run = Run(
+        Federation(clients), FedAvg(LocalTraining(lr=0.1)), Schedule(1), folder=tmp_path / "r"
+    )
+    run.go()
+    export(run, "a", tmp_path / "model.safetensors")
+    again = network()
+    again.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    with torch.no_grad():
+        found, expected = again(x), trained_model(run, "a").model.eval()(x)
+    found = found if isinstance(found, dict) else {"kind": found}
+    for task, output in expected.items():
+        assert (found[task].flatten() - output.flatten()).abs().max() < 1e-6, task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -156,7 +157,10 @@ def test_a_client_that_sends_much_at_once_does_not_fill_the_memory(tmp_path: Pat
                         left[raw] -= raw.send(MEGABYTE)
             return sum(c.received > 400_000 for c in reading.get("a-0", ()))
 
-        most = max(push() for _ in range(400))
+        most, end = 0, time.monotonic() + 30
+        while most < 2 and time.monotonic() < end:
+            most = push()
+        most = max([most, *(push() for _ in range(400))])
         for raw in several:
             raw.close()
         assert most == 2

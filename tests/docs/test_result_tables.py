@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from docs.result_tables import BLOCK, PAGES, RESULTS, generated
+from tests.docs.pages import ROOT
 from tests.unit.results.test_records import ORIGIN
 
 from consort.errors import Failure
@@ -15,6 +16,9 @@ from consort.experiment.loading import load_recipe
 from consort.experiment.recording import settings_of
 from consort.experiment.shipped import find_recipe
 from consort.results.records import Record, Score, add_records, read_records
+
+sys.path.append(str(ROOT / "docs"))
+from result_tables import BLOCK, PAGES, RESULTS, generated
 
 FILES = sorted(RESULTS.rglob("*.csv"))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from consort.core.algorithm import Algorithm
 from consort.core.asking import check_text
 from consort.core.clients import NO_SERVER_DATA
-from consort.core.inputs import each, kind_of
+from consort.core.inputs import Inputs, each, kind_of
 from consort.core.known import Known
 from consort.core.params import Params
 from consort.core.randomness import derive, generator_for
@@ -233,6 +233,15 @@ class Federation:
             round=round,
             rounds=rounds,
         )
+
+    @property
+    def server_inputs(self) -> Inputs:
+        """The inputs of the server's examples.
+
+        Raises:
+            UsageError: If the server has no data.
+        """
+        return self._public.loaded
 
     @cached_property
     def _public(self) -> Examples:

@@ -19,6 +19,7 @@ import torch
 from pydantic_core import to_jsonable_python
 
 import consort
+from consort.core.inputs import tensors_of
 from consort.core.sealed import write_json
 from consort.data.examples import Splits
 from consort.errors import ClientFailed, UsageError
@@ -198,16 +199,33 @@ def _settings(run: Run) -> dict[str, Any]:
     protections = {p.table: asdict(p) for p in federation.protections}
     settings = {
         "algorithms": {run.name or name_of(algorithm): options},
-        "run": asdict(run.schedule) | {"selection": table_of(run.schedule.selection)},
+        "run": _schedule(run),
         "compute": asdict(federation.compute),
         "batchnorm": federation.batchnorm,
         "initial_seed": federation.seed,
+        **_server(federation),
         **protections,
     }
     plain: dict[str, Any] = json.loads(
         json.dumps(to_jsonable_python(settings, fallback=_place, serialize_unknown=False))
     )
     return plain
+
+
+def _server(federation: Federation) -> dict[str, Any]:
+    """A digest of the examples of the server, if it has any."""
+    if federation.server_data is None:
+        return {}
+    digest = hashlib.blake2b(digest_size=8)
+    for tensor in tensors_of(federation.server_inputs):
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return {"server": {"data": digest.hexdigest()}}
+
+
+def _schedule(run: Run) -> dict[str, Any]:
+    """The schedule; a run of before there were selections has none."""
+    chosen = {"selection": table_of(run.schedule.selection)} if run.schedule.selection else {}
+    return {k: v for k, v in asdict(run.schedule).items() if k != "selection"} | chosen
 
 
 def _place(value: Any) -> str:

@@ -19,6 +19,8 @@ class MLflow(Tracker):
 
     _client: Any = None
     _id = ""
+    _last = 0
+    """The last round that an earlier process has logged."""
 
     def open(self, title: str, name: str, settings: Mapping[str, Any], first: int) -> None:
         """Starts an MLflow run, or goes on with the one of this folder."""
@@ -31,6 +33,7 @@ class MLflow(Tracker):
         note = self.folder / _RUN
         if first > 1 and note.exists():
             self._id = note.read_text().strip()
+            self._last = self._last_round()
             return
         known = self._client.get_experiment_by_name(title)
         experiment = known.experiment_id if known else self._client.create_experiment(title)
@@ -40,10 +43,17 @@ class MLflow(Tracker):
             self._client.log_param(self._id, _name(key), str(value)[:_LONGEST])
 
     def log(self, round: int, numbers: Mapping[str, float]) -> None:
-        """Logs metrics."""
+        """Logs metrics; a round that is repeated after an interruption only once."""
+        if round <= self._last:
+            return
         now = int(1000 * time.time())
         for name, value in numbers.items():
             self._client.log_metric(self._id, _name(name), value, now, round)
+
+    def _last_round(self) -> int:
+        names = self._client.get_run(self._id).data.metrics
+        points = (m for name in names for m in self._client.get_metric_history(self._id, name))
+        return max((point.step for point in points), default=0)
 
     def close(self) -> None:
         """Ends the MLflow run."""

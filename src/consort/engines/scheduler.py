@@ -63,6 +63,7 @@ class Scheduler(ABC, Generic[Process]):
         self._broadcast({key: calls[0].payload[key] for key in common})
         waiting = deque(Job(number, chunk) for number, chunk in enumerate(chunks))
         finished: dict[int, list[Answer]] = {}
+        interrupted = False
         try:
             for current, chunk in enumerate(chunks):
                 while current not in finished:
@@ -78,8 +79,12 @@ class Scheduler(ABC, Generic[Process]):
                     if state:
                         self.host.store.write(call.client, call.stamp, state)
                     yield reply
+        except (KeyboardInterrupt, SystemExit):
+            interrupted = True  # perhaps a job was noted and not handed out: nobody may wait for it
+            raise
         finally:
-            self._abandon()
+            if not interrupted:
+                self._abandon()
 
     def _again(self, job: Job) -> Job:
         clients = ", ".join(call.client for call in job.chunk)

@@ -39,7 +39,7 @@ name = "synthetic_images"
 [model]
 name = "cnn4"
 [run]
-rounds = 3
+rounds = 8
 evaluate_every = 0
 [algorithms.fedavg]
 [sweep]

@@ -8,13 +8,16 @@ for Federated Visual Classification, arXiv 1909.06335, 2019 (momentum).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from consort.core.bounds import PositiveFloat, Probability
 from consort.core.params import BUFFERS, Params
 
 Memory = dict[str, Params]
 """What an optimiser remembers: the paper's m and v."""
+
+Rule: TypeAlias = Literal["momentum", "adagrad", "yogi", "adam"]
+"""How the server steps."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class ServerOptimizer:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
-    rule: Literal["momentum", "adagrad", "yogi", "adam"] = "momentum"
+    rule: Rule = "momentum"
     """How a step is made: FedAvgM, FedAdagrad, FedYogi or FedAdam."""
     lr: PositiveFloat = 1.0
     """The server's learning rate, the paper's eta."""

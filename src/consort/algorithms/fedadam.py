@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.aggregation.server_optimizer import ServerOptimizer
+from consort.aggregation.server_optimizer import Rule, ServerOptimizer
 from consort.algorithms._server_optimizer import FedOpt
 from consort.core.bounds import PositiveFloat, Probability
 
@@ -23,6 +23,7 @@ class FedAdam(FedOpt):
     """
 
     trains_only_by_steps: ClassVar[bool] = True
+    rule: ClassVar[Rule] = "adam"
 
     server_lr: PositiveFloat = 0.01
     """The server's learning rate, the paper's eta."""
@@ -35,5 +36,5 @@ class FedAdam(FedOpt):
 
     @property
     def optimizer(self) -> ServerOptimizer:
-        """Adam."""
-        return ServerOptimizer("adam", self.server_lr, self.beta1, self.beta2, self.tau)
+        """The rule, with the options of the algorithm."""
+        return ServerOptimizer(self.rule, self.server_lr, self.beta1, self.beta2, self.tau)

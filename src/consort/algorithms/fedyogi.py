@@ -9,31 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from consort.aggregation.server_optimizer import ServerOptimizer
-from consort.algorithms._server_optimizer import FedOpt
-from consort.core.bounds import PositiveFloat, Probability
+from consort.aggregation.server_optimizer import Rule
+from consort.algorithms.fedadam import FedAdam
 
 
 @dataclass(frozen=True)
-class FedYogi(FedOpt):
-    """FedAvg whose server steps with Yogi.
+class FedYogi(FedAdam):
+    """FedAdam, but v moves by the size of Delta² whatever the distance.
 
-    m = beta1 m + (1 - beta1) Delta, v -= (1 - beta2) Delta² sign(v - Delta²),
-    x += eta m / (sqrt(v) + tau).
+    v -= (1 - beta2) Delta² sign(v - Delta²).
     """
 
     trains_only_by_steps: ClassVar[bool] = True
-
-    server_lr: PositiveFloat = 0.01
-    """The server's learning rate, the paper's eta."""
-    beta1: Probability = 0.9
-    """The share of m that is kept."""
-    beta2: Probability = 0.99
-    """The share of v that is kept."""
-    tau: PositiveFloat = 1e-3
-    """The degree of adaptivity: the smaller, the more alike are the steps of all parameters."""
-
-    @property
-    def optimizer(self) -> ServerOptimizer:
-        """Yogi."""
-        return ServerOptimizer("yogi", self.server_lr, self.beta1, self.beta2, self.tau)
+    rule: ClassVar[Rule] = "yogi"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT, page, quoted, tables
+from tests.fuzz.targets import TARGETS
 
 TESTS = ROOT / "tests"
 ACTORS = (
@@ -82,3 +83,14 @@ def test_a_test_that_does_not_exist_is_noticed():
     assert exists("docs/test_threat_model.py::test_a_test_that_does_not_exist_is_noticed")
     assert not exists("docs/test_threat_model.py::test_that_nobody_wrote")
     assert not exists("docs/test_nothing.py::test_that_nobody_wrote")
+
+
+def test_the_figures_of_the_last_hour_of_fuzzing_are_those_of_its_file():
+    lines = (ROOT / "tests" / "fuzz" / "last_hour.txt").read_text().splitlines()[1:]
+    figures = [[int(number) for number in re.findall(r"\d+", line)] for line in lines]
+    assert {line.partition(":")[0] for line in lines} == set(TARGETS)
+    inputs, accepted, findings = map(sum, zip(*figures, strict=True))
+    assert findings == 0
+    text = " ".join(page("threat-model.md").text.split())
+    assert f"tried {inputs:,} inputs" in text
+    assert f"{accepted:,} were accepted" in text

@@ -1,8 +1,7 @@
 """Whether the picture of a signature is good enough to decide by, or another scan is needed.
 
-The bounds leave room around 400 pages each of CEDAR and BHSig260 Bengali (reduced scans). Of all
-pages, 46 of CEDAR's 2,640 (cut off) and none of the 5,400 Bengali ones are refused; of pictures of
-something else, 540 of 542 rooms, 5,989 of 6,000 of CIFAR-10 and 299 of 320 prints of FVC2002.
+The bounds leave room around 400 pages each of CEDAR and BHSig260 Bengali (reduced scans);
+`benchmarks/pictures.py` counts what they refuse.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -24,6 +23,7 @@ from consort.data.examples import Examples
 from consort.errors import Failure, Tellable, UsageError
 from consort.tasks import Task
 from consort.training.augmentation import Repeat, augmentation_of, balancing_of, transform_of
+from consort.training.batches import shuffled_batches
 from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.descent import Descent, Loop
@@ -47,7 +47,6 @@ from consort.training.optimizers import (
 from consort.training.scoring import BATCH, recompute_statistics
 
 _LARGEST = 1e30  # of a rate; optimisers multiply it, and single precision ends at 3.4e38
-_GATHERED = 1 << 18  # small data sets are shuffled for several epochs at once, up to this size
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,6 @@ class LocalTraining:
                     "compute.cohort_step = false"
                 )
             return self._run_cohort(client, adjust)
-        optimizer = self._new_optimizer()
         rate = self.rate(client.round, client.rounds)
         total, steps = 0.0, 0
         with moving(client.model, only) as (names, params):
@@ -183,6 +181,7 @@ class LocalTraining:
             if loop is not None:
                 step = self._step(client, objective, gradients, names, params)
                 return self._run_loop(client, loop, step, names, values, adjust, examples)
+            optimizer = self._new_optimizer()
             if client.steps:
                 step, batches = client.steps(
                     self,
@@ -388,25 +387,10 @@ class LocalTraining:
             examples: The examples to draw from.
             generator: The source of randomness.
 
-        Yields:
+        Returns:
             One batch at a time; the last one of an epoch may be smaller.
         """
-        count = len(examples)
-        per_epoch = -(-count // self.batch)
-        left = self.steps if self.steps is not None else self.epochs * per_epoch
-        while left > 0 and count:
-            epochs = min(-(-left // per_epoch), self._orders_at_once(examples))
-            orders = [torch.randperm(count, generator=generator) for _ in range(epochs)]
-            shuffled = examples.take(torch.cat(orders))
-            full, rest = divmod(count, self.batch)
-            sizes = ([self.batch] * full + [rest] * bool(rest)) * epochs
-            yield from islice(shuffled.split(sizes), left)
-            left -= per_epoch * epochs
-
-    @staticmethod
-    def _orders_at_once(examples: Examples) -> int:
-        """The number of epochs whose examples are brought into order together."""
-        return max(1, _GATHERED // max(examples.size, 1)) if examples.size else 1
+        return shuffled_batches(examples, generator, self.batch, self.epochs, self.steps)
 
     def tuning(self, epochs: int) -> LocalTraining:
         """The same settings for `epochs` of fine-tuning, at the full, constant learning rate."""

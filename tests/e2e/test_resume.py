@@ -262,4 +262,4 @@ def test_the_demo_begins_with_unlike_clients(tmp_path: Path):
     about = json.loads(path.read_text())
     assert about["title"] == load_recipe(find_recipe("demo")).title
     assert about["workers"] == 2
-    assert len({client["model"] for client in about["clients"].values()}) == 5
+    assert len({client["train"] for client in about["clients"].values()}) > 3

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def demo(out: Out = None, workers: Workers = 2, quiet: Quiet = False, json: Json = False) -> None:
-    """Train clients with different models on generated signatures.
+    """Train clients with different customers on generated signatures.
 
-    Takes a few minutes on two cores.
+    Takes about two minutes on two cores.
     """
     from consort.cli.running import compare
     from consort.experiment.loading import load_recipe

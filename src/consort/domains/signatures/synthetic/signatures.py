@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from consort.core.bounds import Probability
 from consort.core.randomness import derive
 from consort.data.dataset import Dataset
 from consort.domains.signatures.dataset import signature_dataset
@@ -32,6 +33,7 @@ def synthetic_signatures(
     genuine: Annotated[int, Field(ge=1)] = 24,
     forged: Annotated[int, Field(ge=0)] = 24,
     size: tuple[Side, Side] = (64, 96),
+    skill: Probability = 1.0,
 ) -> Dataset:
     """Pen strokes of synthetic users, and of forgers who imitate them slowly and with a tremor.
 
@@ -41,26 +43,29 @@ def synthetic_signatures(
         genuine: The number of genuine signatures per user.
         forged: The number of forgeries per user.
         size: Height and width of the images in pixels.
+        skill: The skill of the best forgers, from 0 to 1; others have less.
 
     Returns:
         The data set with the tasks `identify` and `detect`.
     """
     rng = np.random.default_rng(derive(seed, "synthetic_signatures"))
     truths = np.tile(np.arange(genuine + forged) < genuine, users)
-    images = [image for _ in range(users) for image in _collected(rng, genuine, forged, size)]
+    images = [
+        image for _ in range(users) for image in _collected(rng, genuine, forged, size, skill)
+    ]
     numbers = np.repeat(np.arange(users), genuine + forged)
     scan = Scan(size, cleaned=False)
     return signature_dataset("synthetic_signatures", np.stack(images), numbers, truths, scan)
 
 
 def _collected(
-    rng: np.random.Generator, genuine: int, forged: int, size: tuple[int, int]
+    rng: np.random.Generator, genuine: int, forged: int, size: tuple[int, int], skill: float
 ) -> list[Image]:
     strokes = autograph(rng)
     scale = _filling(strokes, size) * rng.uniform(0.85, 1)
     points = max(int(strokes.length.sum() * scale / _PIXELS_APART), 100)
     lines = [signed(rng, strokes, points) for _ in range(genuine)]
-    lines += [imitated(rng, strokes, points) for _ in range(forged)]
+    lines += [imitated(rng, strokes, points, skill) for _ in range(forged)]
     return [inked(rng, _placed(rng, line, scale, size), size) for line in lines]
 
 
@@ -80,7 +85,7 @@ def signed(rng: np.random.Generator, strokes: Strokes, points: int) -> PenLine:
     return _shaken(rng, replace(line, touch=touch), strokes, 0.012)
 
 
-def imitated(rng: np.random.Generator, strokes: Strokes, points: int) -> PenLine:
+def imitated(rng: np.random.Generator, strokes: Strokes, points: int, best: float = 1.0) -> PenLine:
     """A forgery: nearly the same shape, but at a more even speed and with a tremor.
 
     Forgers differ in skill: better ones reproduce more of the user's rhythm.
@@ -89,11 +94,12 @@ def imitated(rng: np.random.Generator, strokes: Strokes, points: int) -> PenLine
         rng: The source of randomness.
         strokes: How the user signs.
         points: The number of points of the line.
+        best: The skill of the best forgers.
 
     Returns:
         The line of the pen.
     """
-    skill = rng.random()
+    skill = best * rng.random()
     line = written(strokes.varied(rng, 1.2 * _SLIPS), points)
     hesitation = np.exp(0.22 * unsteady(rng, points, points / strokes.length.sum()))
     speed = hesitation * np.maximum(line.speed, 1e-6) ** (0.1 + 0.6 * skill)

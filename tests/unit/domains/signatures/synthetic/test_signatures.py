@@ -75,6 +75,17 @@ def test_a_forger_writes_at_a_more_even_speed_and_less_smoothly():
     assert np.mean(roughness) > 1.3
 
 
+def test_better_forgers_write_more_smoothly():
+    def roughness(best: float) -> float:
+        rng = np.random.default_rng(0)
+        strokes = autograph(rng)
+        lines = [imitated(rng, strokes, 600, best) for _ in range(20)]
+        bends = [np.hypot(np.diff(line.x[::4], 2), np.diff(line.y[::4], 2)) for line in lines]
+        return float(np.mean([np.median(bend) for bend in bends]))
+
+    assert roughness(0.0) > 1.2 * roughness(1.0)
+
+
 # The data set
 
 

@@ -11,8 +11,11 @@ it, every line is a column, with the name of a value and, behind `=`, its title:
     <!-- end -->
 
 `%` shows hundredths as percent. `- ALGORITHM` shows the mean difference to that algorithm over
-paired seeds with its 95 % interval, `/ ALGORITHM` the ratio of the means. Rows are sorted by the
-first column, the best first. `<!-- claims fedfew/table1 desk -->` shows the verdicts on the claims
+paired seeds with its 95 % interval, `~ ALGORITHM` the probability of that difference by chance
+(paired t-test, corrected by Holm's method for as many tests as the column has rows), and
+`/ ALGORITHM` the ratio of the means. A column that begins with another recipe and scale, such as
+`fedfew/plus@desk accuracy%`, is about that one's runs. Rows are sorted by the first column, the
+best first. `<!-- claims fedfew/table1 desk -->` shows the verdicts on the claims
 of the recipe in the same way.
 """
 
@@ -32,6 +35,7 @@ from consort.experiment.shipped import find_recipe
 from consort.results.comparison import gains, judge_records
 from consort.results.gains import DELTA_M
 from consort.results.records import Record, of_one_processor, read_records
+from consort.results.significance import holm, t_test
 from consort.results.summary import confidence_interval, summarise
 from consort.results.values import rises
 
@@ -44,7 +48,8 @@ BLOCK = re.compile(
     re.DOTALL,
 )
 _COLUMN = re.compile(
-    r"(?P<name>\w+)(?P<percent>%?)(?: (?P<sign>[-/]) (?P<rival>\w+))? = (?P<title>.+)"
+    r"(?:(?P<recipe>\S+)@(?P<scale>\S+) )?"
+    r"(?P<name>\w+)(?P<percent>%?)(?: (?P<sign>[-/~]) (?P<rival>\w+))? = (?P<title>.+)"
 )
 BySeed = Mapping[str, Mapping[int, float]]
 """By algorithm and seed: one value."""
@@ -59,6 +64,9 @@ class Column:
     factor: float
     sign: str
     rival: str
+    recipe: str = ""
+    """Whose runs it is about, if not those of the table."""
+    scale: str = ""
 
     @classmethod
     def read(cls, line: str) -> Column:
@@ -67,7 +75,8 @@ class Column:
         if not found:
             raise Failure(f"`{line}` is no column: write it as `accuracy% = title`")
         factor = 100.0 if found["percent"] else 1.0
-        return cls(found["title"], found["name"], factor, found["sign"] or "", found["rival"] or "")
+        texts = (found[key] or "" for key in ("sign", "rival", "recipe", "scale"))
+        return cls(found["title"], found["name"], factor, *texts)
 
     def cell(self, values: BySeed, algorithm: str) -> str:
         """What a row shows."""
@@ -76,6 +85,8 @@ class Column:
             return "–"  # noqa: RUF001
         if self.sign == "/":
             return f"{summarise([*ours.values()]).mean / summarise([*theirs.values()]).mean:.2f}"
+        if self.sign == "~":
+            return _corrected(values, self.rival).get(algorithm, "")
         if self.sign == "-":
             return self._difference(ours, theirs) if algorithm != self.rival else ""
         summary = summarise([self.factor * value for value in ours.values()])
@@ -92,6 +103,16 @@ class Column:
         return f"{summarise(margins).mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
+def _corrected(values: BySeed, rival: str) -> dict[str, str]:
+    """By algorithm: the corrected probability of its difference to a rival."""
+    found = {}
+    for algorithm, ours in values.items():
+        seeds = sorted(ours.keys() & values[rival].keys())
+        if algorithm != rival:
+            found[algorithm] = t_test([ours[s] for s in seeds], [values[rival][s] for s in seeds])
+    return {name: f"{p:.3f}" if p >= 0.001 else "< 0.001" for name, p in holm(found).items()}
+
+
 def generated(text: str, results: Path = RESULTS) -> str:
     """A page with its tables as the files have them.
 
@@ -104,37 +125,45 @@ def generated(text: str, results: Path = RESULTS) -> str:
     """
 
     def block(found: re.Match[str]) -> str:
-        recipe = find_recipe(found["recipe"])
-        scale = None if found["scale"] == "default" else found["scale"]
-        file = record_file(results, recipe, scale)
-        records = of_one_processor(read_records(file))
         if found["kind"] == "claims":
-            body = _claims(recipe, scale, records)
+            body = _claims(found["recipe"], found["scale"], results)
         else:
             columns = [Column.read(line) for line in found["columns"].strip().splitlines()]
-            body = _table(columns, records, file.relative_to(results.parent))
+            body = _table(columns, found["recipe"], found["scale"], results)
         return f"{found['head']}\n{body}\n{found['tail']}"
 
     return BLOCK.sub(block, text)
 
 
-def _table(columns: Sequence[Column], records: Sequence[Record], file: Path) -> str:
-    values = {column.name: _by_seed(records, column.name) for column in columns}
+def _file(recipe: str, scale: str, results: Path) -> Path:
+    return record_file(results, find_recipe(recipe), _named(scale))
+
+
+def _named(scale: str) -> str | None:
+    return None if scale == "default" else scale
+
+
+def _table(columns: Sequence[Column], recipe: str, scale: str, results: Path) -> str:
+    sources = {(c.recipe or recipe, c.scale or scale): None for c in columns}
+    files = {source: _file(*source, results) for source in {(recipe, scale): None} | sources}
+    records = {source: of_one_processor(read_records(file)) for source, file in files.items()}
+    values = {c: _by_seed(records[c.recipe or recipe, c.scale or scale], c.name) for c in columns}
     first = columns[0]
-    algorithms = list(dict.fromkeys(record.origin.algorithm for record in records))
+    algorithms = list(dict.fromkeys(r.origin.algorithm for of in records.values() for r in of))
     way = -1.0 if rises(first.name) else 1.0
 
     def rank(algorithm: str) -> tuple[bool, float]:
-        found = [*values[first.name].get(algorithm, {}).values()]
+        found = [*values[first].get(algorithm, {}).values()]
         mean = summarise(found).mean if found else math.nan
         return not math.isfinite(mean), way * mean if math.isfinite(mean) else 0.0
 
     lines = ["| method | " + " | ".join(column.title for column in columns) + " |"]
     lines.append("|---" * (len(columns) + 1) + "|")
     for algorithm in sorted(algorithms, key=rank):
-        cells = (column.cell(values[column.name], algorithm) for column in columns)
+        cells = (column.cell(values[column], algorithm) for column in columns)
         lines.append(f"| `{algorithm}` | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", _origin(records, file), ""])
+    origins = [_origin(records[s], file.relative_to(results.parent)) for s, file in files.items()]
+    return "\n".join([*lines, "", *origins, ""])
 
 
 def _by_seed(records: Sequence[Record], name: str) -> BySeed:
@@ -161,8 +190,9 @@ def _origin(records: Sequence[Record], file: Path) -> str:
     return f"*Mean ± std over seeds {every}{missing}; {where}; `{file.as_posix()}`.*"
 
 
-def _claims(recipe: Path, scale: str | None, records: Sequence[Record]) -> str:
-    loaded = load_recipe(recipe, scale)
+def _claims(recipe: str, scale: str, results: Path) -> str:
+    records = of_one_processor(read_records(_file(recipe, scale, results)))
+    loaded = load_recipe(find_recipe(recipe), _named(scale))
     verdicts = judge_records(loaded.claims, list(loaded.algorithms), records)
     lines = [f"{v.outcome:>9}  {v.claim}\n{'':11}{v.detail}" for v in verdicts]
     return "\n".join(["```text", *lines, "```", ""])

@@ -82,6 +82,31 @@ def test_a_table_shows_means_differences_ratios_and_gains(tmp_path: Path):
     assert (end, after) == ("<!-- end -->", "after")
 
 
+def test_a_column_can_be_of_another_recipe_or_a_corrected_test(tmp_path: Path):
+    """Differences 0.1 and 0.2 to local training: t = 3, with one degree of freedom."""
+    some = [r for r in records() if r.origin.algorithm != "scaffold"]
+    add_records(tmp_path / "results" / "fedfew" / "table1" / "desk.csv", some)
+    add_records(tmp_path / "results" / "fedfew" / "plus" / "desk.csv", some[:2])
+    columns = "accuracy% = a\nfedfew/plus@desk accuracy% = b\nbytes ~ local_only = c\n"
+    columns += "accuracy ~ local_only = p\n"
+    page = f"<!-- results fedfew/table1 desk\n{columns}-->\n<!-- end -->\n"
+    text = generated(page, tmp_path / "results")
+    assert "| `fedavg` | 75.0 ± 21.2 | – | < 0.001 | 0.205 |" in text  # noqa: RUF001
+    assert "| `local_only` | 60.0 ± 14.1 | 60.0 ± 14.1 |  |  |" in text
+    assert "results/fedfew/plus/desk.csv" in text
+
+
+def test_a_corrected_test_counts_the_rows(tmp_path: Path):
+    more = records()[:4] + [
+        replace(r, origin=replace(r.origin, algorithm="ditto")) for r in records()[2:4]
+    ]
+    add_records(tmp_path / "results" / "fedfew" / "table1" / "desk.csv", more)
+    page = "<!-- results fedfew/table1 desk\naccuracy ~ local_only = p\n-->\n<!-- end -->\n"
+    text = generated(page, tmp_path / "results")
+    assert "| `fedavg` | 0.410 |" in text
+    assert "| `ditto` | 0.410 |" in text
+
+
 def test_claims_are_judged_by_the_file(tmp_path: Path):
     add_records(tmp_path / "results" / "fedfew" / "plus" / "desk.csv", records())
     recipe = load_recipe(find_recipe("fedfew/plus"), "desk")

@@ -86,11 +86,13 @@ def machine() -> dict[str, str]:
     """What decides the last bits of arithmetic."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    about = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in lines)}
     return {
         "torch": torch.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "cpu": names[0] if names else "",
+        "cpu": about.get("model name", ""),
+        # Clouds call processors of several generations by one name.
+        "generation": f"{about.get('cpu family', '')}.{about.get('model', '')}",
     }
 
 
@@ -101,16 +103,17 @@ def record(recipe: str, found: Mapping[str, Outcome]) -> None:
         recipe: The recipe.
         found: The outcome of each of its algorithms.
     """
-    own = _path(recipe, machine())
-    before = _load(own)[1] if own.exists() else None
+    exact, known = read(recipe) if any(NUMBERS.glob(f"*/{recipe}.json")) else (False, None)
+    own, before = _path(recipe, machine()), known if exact else None
     _write(own, machine(), found)
     for folder in sorted(NUMBERS.iterdir()):
         path = folder / own.name
         if path == own or (before is None and path.exists()):
             continue
         where, theirs = _load(path if path.exists() else min(folder.glob("*.json")))
-        known = theirs if path.exists() else {}  # of a new recipe, nothing
-        _write(path, where, still_known(found, before or {}, known))
+        if not path.exists():
+            theirs = {}  # a new recipe
+        _write(path, where, still_known(found, before or {}, theirs))
 
 
 def still_known(
@@ -169,9 +172,16 @@ def _write(path: Path, where: Mapping[str, str], found: Mapping[str, Outcome]) -
 
 def read(recipe: str) -> tuple[bool, dict[str, Outcome]]:
     """Whether outcomes were recorded on this machine, and these, or else those of another one."""
-    own = _path(recipe, machine())
-    where, found = _load(own if own.exists() else min(NUMBERS.glob(f"*/{recipe}.json")))
-    return where == machine(), found
+    for kind in (machine(), _named(machine())):
+        path = _path(recipe, kind)
+        if path.exists() and (loaded := _load(path))[0] == kind:
+            return True, loaded[1]
+    return False, _load(min(NUMBERS.glob(f"*/{recipe}.json")))[1]
+
+
+def _named(kind: Mapping[str, str]) -> dict[str, str]:
+    """A machine as it was described when the first numbers were recorded: by its name alone."""
+    return {key: value for key, value in kind.items() if key != "generation"}
 
 
 def _load(path: Path) -> tuple[dict[str, str], dict[str, Outcome]]:
@@ -202,8 +212,6 @@ def _key(what: Sequence[Any], who: Sequence[Any]) -> Key:
 
 def _path(recipe: str, where: Mapping[str, str]) -> Path:
     """The file of a recipe in the folder of a machine."""
-    return (
-        NUMBERS
-        / re.sub(r"[^a-z0-9]+", "-", f"{where['cpu']} {where['capability']}".lower())
-        / f"{recipe}.json"
-    )
+    words = [where["cpu"], where.get("generation", ""), where["capability"]]
+    folder = re.sub(r"[^a-z0-9]+", "-", " ".join(filter(None, words)).lower())
+    return NUMBERS / folder / f"{recipe}.json"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import multiprocessing
-import signal
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -18,13 +14,11 @@ from typing import Any
 from consort.core.messages import Payload, State
 from consort.core.wire import encode
 from consort.engines.arena import Arena, Frame
+from consort.engines.forking import forked
 from consort.engines.host import ClientHost
 from consort.engines.scheduler import Answer, Job, Order, Responder, Scheduler, order_of, reply_of
 from consort.engines.segments import Place
 from consort.engines.states import Stamp, StateStore
-from consort.errors import UsageError
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Worker:
@@ -32,15 +26,9 @@ class Worker:
 
     def __init__(self, host: ClientHost, broadcast: Arena, strangers: Sequence[Connection]) -> None:
         self.down, self.up = Arena(), Arena()
-        self.pipe, theirs = multiprocessing.Pipe()
-        self.process = multiprocessing.get_context("fork").Process(
-            target=_serve,
-            args=(host, theirs, broadcast, self.down, self.up, [*strangers, self.pipe]),
-            daemon=True,
+        self.process, self.pipe = forked(
+            _serve, host, broadcast, self.down, self.up, strangers=strangers
         )
-        with _interrupts_held_back():
-            self.process.start()
-        theirs.close()
         self.job: Job | None = None
 
     def send(self, order: Order, shared: Frame) -> None:
@@ -78,8 +66,6 @@ class Workers(Scheduler[Worker]):
     death = "its worker process died (killed, or out of memory): use fewer --workers"
 
     def __init__(self, host: ClientHost, count: int) -> None:
-        if "fork" not in multiprocessing.get_all_start_methods():
-            raise UsageError("this system cannot fork processes: use --workers 1")
         super().__init__(host)
         self.workers: list[Worker] = []
         self._arena, self._shared = Arena(), Frame()
@@ -156,48 +142,19 @@ class Lent(StateStore):
         self.written[client] = self._segments.append(stamp[0], encode(state))
 
 
-def _serve(
-    host: ClientHost,
-    pipe: Connection,
-    broadcast: Arena,
-    down: Arena,
-    up: Arena,
-    strangers: Sequence[Connection],
-) -> None:
+def _serve(pipe: Connection, host: ClientHost, broadcast: Arena, down: Arena, up: Arena) -> None:
     """The life of a worker: it ends when the other end of its pipe does."""
-    _die_with_parent()
-    for stranger in strangers:
-        stranger.close()
     store = host.store = Lent(host.store.folder)
     responder = Responder(host)
     while True:
-        try:
-            order = _receive(pipe)
-            order["own"] = down.read(order["own"])
-            store.lend([header[0] for header in order["calls"]], order["states"])
-            answers = responder.answer(order, partial(broadcast.read, order["shared"]))
-            contents = up.write([content for content, _ in answers])
-            rest = [rest for _, rest in answers]
-            states = [store.written.get(client) for client, *_ in rest]
-            _send(pipe, {"contents": contents, "rest": rest, "states": states})
-        except (EOFError, ConnectionError):
-            return
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """What is forked meanwhile never hears of Ctrl-C, from its first moment on."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _die_with_parent() -> None:
-    """Ends this process in the middle of a call, too: a resumed run must be the only writer."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        order = _receive(pipe)
+        order["own"] = down.read(order["own"])
+        store.lend([header[0] for header in order["calls"]], order["states"])
+        answers = responder.answer(order, partial(broadcast.read, order["shared"]))
+        contents = up.write([content for content, _ in answers])
+        rest = [rest for _, rest in answers]
+        states = [store.written.get(client) for client, *_ in rest]
+        _send(pipe, {"contents": contents, "rest": rest, "states": states})
 
 
 def _send(pipe: Connection, message: dict[str, Any]) -> None:

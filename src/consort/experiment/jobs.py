@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
-from queue import Queue
 from typing import Any, Protocol, TypedDict
 
+import torch
+
+from consort.engines.forking import forked
 from consort.errors import Failure, UsageError
 
 
@@ -44,20 +47,18 @@ class JobRunner(Protocol):
 class Jobs:
     """Processes that make runs, each one run at a time.
 
+    They are forked from this one when the first runs are handed out: what is imported and loaded
+    by then need not be imported and loaded again, and is in memory once.
+
     Args:
         count: How many runs are made at the same time.
     """
 
     def __init__(self, count: int) -> None:
-        code = f"from {__name__} import serve; serve()"
-        command = [sys.executable, "-c", code]
-        self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for _ in range(count)
-        ]
-        self._idle: Queue[subprocess.Popen[str]] = Queue()
-        for process in self._processes:
-            self._idle.put(process)
+        torch.set_num_threads(1)  # threads of this process would be missing in those it forks
+        self._count = count
+        self._processes: dict[Connection, ForkProcess] = {}
+        self._busy: dict[Connection, int] = {}
 
     def run(self, jobs: Sequence[TuningJob]) -> Iterator[str]:
         """Makes runs, or continues them.
@@ -71,45 +72,51 @@ class Jobs:
         Raises:
             Failure: A process died.
         """
-        with ThreadPoolExecutor(len(self._processes)) as threads:
-            answered = 0
-            try:
-                for answer in threads.map(self._one, jobs):
-                    answered += 1
-                    yield answer
-            finally:
-                if answered < len(jobs):  # otherwise threads would wait for runs nobody wants
-                    self.close()
-
-    def _one(self, job: TuningJob) -> str:
-        process = self._idle.get()
-        if process.stdin is None or process.stdout is None:
-            raise Failure("the processes of the search have ended")
+        while len(self._processes) < self._count:
+            process, pipe = forked(serve, strangers=list(self._processes))
+            self._processes[pipe] = process
+        waiting = deque(range(len(jobs)))
+        answers: dict[int, str] = {}
         try:
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except (BrokenPipeError, ValueError):
-            answer = ""
+            for number in range(len(jobs)):
+                while number not in answers:
+                    self._hand_out(waiting, jobs)
+                    answers |= self._collected(jobs)
+                yield answers.pop(number)
         finally:
-            self._idle.put(process)
-        if not answer:
-            raise Failure(
-                f"{job['folder']}: the process that made this run died; nothing is lost: repeat "
-                "the command to continue"
-            )
-        return str(json.loads(answer))
+            if self._busy:  # with runs that nobody wants any more
+                self.close()
+
+    def _hand_out(self, waiting: deque[int], jobs: Sequence[TuningJob]) -> None:
+        for pipe in self._processes.keys() - self._busy.keys():
+            if waiting:
+                self._busy[pipe] = waiting.popleft()
+                with suppress(BrokenPipeError):  # it died, which is noticed by `_collected`
+                    pipe.send_bytes(json.dumps(jobs[self._busy[pipe]]).encode())
+
+    def _collected(self, jobs: Sequence[TuningJob]) -> dict[int, str]:
+        """The answers of the runs that have ended, by the number of the run."""
+        found = {}
+        for pipe in wait(list(self._busy)):
+            number = self._busy[pipe]  # type: ignore[index]
+            try:
+                found[number] = str(json.loads(pipe.recv_bytes()))  # type: ignore[union-attr]
+            except (EOFError, ConnectionResetError):
+                raise Failure(
+                    f"{jobs[number]['folder']}: the process that made this run died; nothing is "
+                    "lost: repeat the command to continue"
+                ) from None
+            del self._busy[pipe]  # type: ignore[arg-type]
+        return found
 
     def close(self) -> None:
         """Ends all processes, also in the middle of a run."""
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe:
-                    with suppress(OSError):  # what was not read by a process that died
-                        pipe.close()
+        for pipe, process in self._processes.items():
+            process.kill()
+            process.join()
+            pipe.close()
+        self._processes.clear()
+        self._busy.clear()
 
 
 @contextmanager
@@ -126,11 +133,12 @@ def opened(count: int) -> Iterator[Jobs]:
         jobs.close()
 
 
-def serve() -> None:
-    """What each process does: reads a run per line, makes it, and answers with a line."""
-    out, sys.stdout = sys.stdout, sys.stderr  # nothing that a run prints gets between answers
-    for line in sys.stdin:
-        print(json.dumps(make(json.loads(line))), file=out, flush=True)
+def serve(pipe: Connection) -> None:
+    """What each process does: receives a run, makes it, and answers."""
+    sys.stdout = sys.stderr  # what a run prints is not what the command prints
+    while True:
+        job = json.loads(pipe.recv_bytes())
+        pipe.send_bytes(json.dumps(make(job)).encode())
 
 
 def make(job: TuningJob) -> str:

@@ -71,6 +71,8 @@ class Client:
     """Replaces the steps of local training, if given."""
     scored: bool = field(default=False, init=False)
     """Whether `score` was called."""
+    trainings: int = field(default=0, init=False)
+    """How often the model, or a part of it, was trained in this call."""
 
     @property
     def examples(self) -> int:

@@ -28,6 +28,7 @@ from consort.training.client import Client
 from consort.training.cohort import Cohort
 from consort.training.descent import Descent, Loop
 from consort.training.mode import moving, use_running_statistics_for_one
+from consort.training.moments import keep_moments, recall_moments
 from consort.training.objectives import (
     Adjust,
     Found,
@@ -61,7 +62,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Mini-batch training on one client's data; every call starts with a new optimiser.
+    """Mini-batch training on one client's data; by default every call has a new optimiser.
 
     Examples:
         >>> from consort import LocalTraining
@@ -89,12 +90,17 @@ class LocalTraining:
     """The momentum of SGD."""
     weight_decay: NonNegativeFloat = 0.0
     """The weight decay."""
+    keep_optimizer: bool = False
+    """Whether a client keeps the moments of its optimiser (sgd, adam or adamw) from round to
+    round, or starts every round with a new one."""
     clip: PositiveFloat | None = None
     """The largest norm of a step's gradient."""
     schedule: Literal["constant", "cosine", "exponential"] = "constant"
     """How the learning rate changes over the rounds."""
     warmup: NonNegativeInt = 0
-    """The number of rounds over which the learning rate grows linearly."""
+    """The number of rounds, or epochs, over which the learning rate grows linearly."""
+    warmup_unit: Literal["rounds", "epochs"] = "rounds"
+    """What `warmup` counts; a round that has begun in it belongs to it as a whole."""
     decay: PositiveFloat = 0.99
     """The factor per round of the exponential schedule."""
     task_weights: dict[str, float] = field(default_factory=dict)
@@ -132,6 +138,11 @@ class LocalTraining:
             augmentation_of({}, self.augment)  # refuses an unknown name before anything runs
         if self.optimizer not in OWN:
             optimizer_class(self.optimizer)
+            if self.keep_optimizer:
+                raise UsageError(
+                    f"local.keep_optimizer: the state of {self.optimizer} is not kept between "
+                    f"rounds: choose one of {', '.join(OWN)}"
+                )
         if self.transform is not None:
             transform_of(self.transform)
 
@@ -181,7 +192,7 @@ class LocalTraining:
             if loop is not None:
                 step = self._step(client, objective, gradients, names, params)
                 return self._run_loop(client, loop, step, names, values, adjust, examples)
-            optimizer = self._new_optimizer()
+            optimizer = self._optimizer(client, names, values)
             if client.steps:
                 step, batches = client.steps(
                     self,
@@ -207,6 +218,7 @@ class LocalTraining:
                     total += loss.item()
                 steps += 1
                 self.checked(total, client.round)
+            self._finish(optimizer, client, names)
         return Trained(total / max(steps, 1), steps)
 
     def _transformed(self, batches: Iterator[Examples]) -> Iterator[Examples]:
@@ -219,6 +231,20 @@ class LocalTraining:
         return make_optimizer(
             self.optimizer, self.momentum, self.weight_decay, self.optimizer_options
         )
+
+    def _optimizer(
+        self, client: Client, names: Sequence[str], values: Sequence[Tensor]
+    ) -> Optimizer:
+        """A new optimiser, or the one that this training of the client had in its last round."""
+        client.trainings += 1
+        optimizer = self._new_optimizer()
+        if self.keep_optimizer:
+            recall_moments(optimizer, client, names, values)
+        return optimizer
+
+    def _finish(self, optimizer: Optimizer, client: Client, names: Sequence[str]) -> None:
+        if self.keep_optimizer:
+            keep_moments(optimizer, client, names)
 
     def _run_loop(
         self,
@@ -245,10 +271,11 @@ class LocalTraining:
             names=names,
             values=values,
             step=step,
-            optimizer=self._new_optimizer(),
+            optimizer=self._optimizer(client, names, values),
             adjust=adjust,
         )
         loop(descent)
+        self._finish(descent.optimizer, client, names)
         count = len(descent.losses)
         return Trained(sum(descent.losses) / max(count, 1), count)
 
@@ -328,7 +355,8 @@ class LocalTraining:
     def fits_cohorts(self) -> bool:
         """Whether a cohort can train with these settings: whole epochs, nothing done per client."""
         plain = self.steps is None and self.clip is None and self.optimizer in OWN
-        return plain and not (self.balance or self.augment or self.transform)
+        own = self.balance or self.augment or self.transform or self.keep_optimizer
+        return plain and not own
 
     def prepared(self, client: Client) -> Examples:
         """The training data of `client`, balanced and augmented as the settings say."""
@@ -394,7 +422,8 @@ class LocalTraining:
 
     def tuning(self, epochs: int) -> LocalTraining:
         """The same settings for `epochs` of fine-tuning, at the full, constant learning rate."""
-        return replace(self, epochs=epochs, steps=None, schedule="constant", warmup=0)
+        fresh = replace(self, keep_optimizer=False)
+        return replace(fresh, epochs=epochs, steps=None, schedule="constant", warmup=0)
 
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate in the given `round` of all `rounds`, counted from 1.
@@ -418,11 +447,14 @@ class LocalTraining:
         return rate
 
     def _scheduled(self, round: int, rounds: int) -> float:
-        if round <= self.warmup:
-            return self.lr * round / (self.warmup + 1)
-        passed = round - 1 - self.warmup
+        warmup = self.warmup
+        if self.warmup_unit == "epochs":
+            warmup = math.ceil(warmup / self.epochs)
+        if round <= warmup:
+            return self.lr * round / (warmup + 1)
+        passed = round - 1 - warmup
         if self.schedule == "cosine":
-            return self.lr * 0.5 * (1 + math.cos(math.pi * passed / max(rounds - self.warmup, 1)))
+            return self.lr * 0.5 * (1 + math.cos(math.pi * passed / max(rounds - warmup, 1)))
         if self.schedule == "exponential":
             return self.lr * self.decay**passed
         return self.lr

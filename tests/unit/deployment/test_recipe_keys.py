@@ -105,6 +105,7 @@ ACTING: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "training": (VECTORS, {
         "local": {"epochs": 2, "batch": 7, "momentum": 0.5, "clip": 1.0,
                   "weight_decay": 0.01, "schedule": "exponential", "warmup": 1, "decay": 0.5,
+                  "warmup_unit": "epochs", "keep_optimizer": True,
                   "task_weights": {"classify": 0.5}},
         "model": {"name": "mlp", "hidden": [5, 6]},
     }),

@@ -5,7 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from io import StringIO
 
 import pytest
@@ -244,7 +250,8 @@ def test_a_process_that_dies_is_told_and_nothing_hangs(recipe, tmp_path):
         recipe=loaded.table, algorithm="fedavg", seed=0, folder=str(tmp_path / "a"), data=None
     )
     with opened(1) as jobs:
-        jobs._processes[0].kill()
+        assert list(jobs.run([job])) == [""]
+        next(iter(jobs._processes.values())).kill()
         with pytest.raises(Failure, match="the process that made this run died"):
             list(jobs.run([job, job, job]))
 
@@ -264,9 +271,42 @@ def test_a_search_that_is_interrupted_ends_its_processes(recipe, tmp_path):
                 data=None) for seed in range(3)]  # fmt: skip
     with opened(2) as processes:
         answers = processes.run(jobs)
-        timer = threading.Timer(1.0, processes._processes[0].kill)
+        timer = threading.Timer(1.0, lambda: next(iter(processes._processes.values())).kill())
         timer.start()
         with pytest.raises(Failure):
             next(answers)
         timer.join()
-        assert all(process.poll() is not None for process in processes._processes)
+        assert not processes._processes
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_command_that_is_stopped_leaves_no_process_behind(recipe, tmp_path, sent):
+    code = "from consort.cli import main; main()"
+    settings = ["--set", "run.rounds=100000", "--jobs", "2", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "tune", str(recipe), *settings],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    while len(list(tmp_path.glob("out/search/*/*/*/history.jsonl"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    if sent == signal.SIGKILL:
+        process.kill()
+    else:
+        os.killpg(process.pid, sent)  # as a terminal or a batch system does
+    assert process.wait(30) != 0
+    deadline = time.monotonic() + 10
+    while alive(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def alive(group: int) -> bool:
+    """Whether a process of this group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
